@@ -1,0 +1,30 @@
+"""The machine codes of an ``error`` event and of a terminal event that is no success."""
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    RUNTIME_UNAVAILABLE = "runtime_unavailable"
+    LAUNCH_REFUSED = "launch_refused"
+    SPAWN_FAILED = "spawn_failed"
+    PROMPT_TOO_LARGE = "prompt_too_large"
+    STARTUP_TIMEOUT = "startup_timeout"
+    IDLE_TIMEOUT = "idle_timeout"
+    TURN_TIMEOUT = "turn_timeout"
+    BAD_LINE = "bad_line"
+    LINE_TOO_LONG = "line_too_long"
+    OUTPUT_LIMIT = "output_limit"
+    TOOL_LIMIT = "tool_limit"
+    UNKNOWN_SCHEMA = "unknown_schema"
+    MISSING_INIT = "missing_init"
+    SESSION_MISMATCH = "session_mismatch"
+    APPROVAL_REQUIRED = "approval_required"
+    MISSING_RESULT = "missing_result"
+    LOGICAL_ERROR = "logical_error"
+    NONZERO_EXIT = "nonzero_exit"
+    STOPPED = "stopped"
+    SERVER_SHUTDOWN = "server_shutdown"
+    SERVER_RESTART = "server_restart"
+    MEMORY_LIMIT = "memory_limit"
+    STORAGE_FULL = "storage_full"
+    INTERNAL_ERROR = "internal_error"
