@@ -67,9 +67,7 @@ class Draft:
     def touches(self) -> bool:
         """Whether it moves the chat's ``updated_at``."""
         return (
-            self.type in _TOUCHING
-            or self.type.startswith("handoff_digest_")
-            or self.agent_visible
+            self.type in _TOUCHING or self.type.startswith("handoff_digest_") or self.agent_visible
         )
 
 

@@ -1,0 +1,132 @@
+"""What a CLI must tell the house about itself.  A fourth CLI is one module that fills this."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from attrs import field, frozen
+
+from agentsdock.model.sessions import Session
+from agentsdock.streams.neutral import ParserSpec, StreamParser
+
+
+@frozen
+class Completed:
+    """A probe command that ran to its end, or was ended at its time limit."""
+
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+
+
+class RunProbe(Protocol):
+    """Runs a short command guarded, with empty stdin and bounded output.  Never raises OSError:
+    a command that cannot start has ``exit_code`` None and the reason in ``stderr``."""
+
+    async def __call__(
+        self, argv: Sequence[str], *, env: Mapping[str, str], timeout: float
+    ) -> Completed: ...
+
+
+@frozen
+class Diagnostic:
+    """What is known of a CLI on this host.  ``executable`` never leaves the server."""
+
+    backend: str
+    status: str = "unknown"
+    installed: bool | None = None
+    authenticated: bool | None = None
+    version: str | None = None
+    message: str = "Not checked yet."
+    action: str | None = None
+    checked_at: str | None = None
+    last_error: str | None = None
+    last_error_at: str | None = None
+    executable: str | None = None
+    features: Mapping[str, Any] = field(factory=dict)
+    """Probed spellings that the command line then uses (private to the backend)."""
+
+    def public(self) -> dict[str, Any]:
+        return {
+            "backend": self.backend,
+            "status": self.status,
+            "available": self.status == "ready",
+            "installed": self.installed,
+            "authenticated": self.authenticated,
+            "version": self.version,
+            "message": self.message,
+            "action": self.action,
+            "checked_at": self.checked_at,
+            "last_error": self.last_error,
+            "last_error_at": self.last_error_at,
+        }
+
+
+@frozen
+class Admitted:
+    """The program that a turn was admitted with; it is what runs, found once."""
+
+    backend: str
+    executable: str
+    version: str | None
+    features: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class Envelope:
+    """The composed prompt of one turn and what a success of it commits."""
+
+    prompt: str
+    instruction_hash: str
+    instruction_version: str
+    injected: bool
+    used_memory: bool
+
+
+@frozen
+class Command:
+    """How to start a turn.  ``shown_argv`` is ``argv`` with the prompt replaced."""
+
+    argv: tuple[str, ...]
+    shown_argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stdin: bytes | None = None
+    stop_signals: tuple[str, ...] = ("SIGTERM",)
+
+
+@frozen
+class TurnContext:
+    """What the environment of a turn tells the CLI's helpers."""
+
+    session_id: str
+    run_id: str
+    server_url: str
+    manifest_path: str
+
+
+class Backend(Protocol):
+    name: str
+
+    async def diagnose(self, run: RunProbe) -> Diagnostic:
+        """Find and probe the CLI.  Never raises for what the CLI does."""
+        ...
+
+    async def models(self, run: RunProbe, diagnostic: Diagnostic) -> dict[str, Any]:
+        """The catalogue entry less its ``diagnostic`` (see the wire contract, section 3)."""
+        ...
+
+    def fallback_models(self) -> dict[str, Any]:
+        """The catalogue entry where nothing can be asked."""
+        ...
+
+    def parser(self, spec: ParserSpec) -> StreamParser: ...
+
+    def compose(self, session: Session, prompt: str, files: Sequence[str]) -> Envelope:
+        """The prompt as the CLI gets it: instructions and memory where they are due."""
+        ...
+
+    def command(
+        self, admitted: Admitted, session: Session, envelope: Envelope, context: TurnContext
+    ) -> Command:
+        """Raises PromptTooLarge where the prompt does not fit its transport."""
+        ...
