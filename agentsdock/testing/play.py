@@ -175,7 +175,6 @@ def play(script: dict[str, Any], args: Sequence[str]) -> int:
     while status is None:
         signal.pause()
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return int(status)
 
@@ -200,6 +199,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGINT, signal.SIGPIPE):  # Python's own ways would hide the signal
         signal.signal(number, signal.SIG_DFL)
     sys.exit(main())
