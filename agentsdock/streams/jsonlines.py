@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Generic, NoReturn, TypeVar, Union
 
 import msgspec
+from attrs import evolve
 from msgspec import Raw, Struct
 
 from agentsdock.model.codes import Code
@@ -139,7 +140,10 @@ class JsonLineParser(ABC, Generic[S]):
             if shape is not None:
                 self.accept(shape)
         except ContractError as error:
-            self._break(error.fault)
+            fault = error.fault
+            if fault.line is not None:
+                fault = evolve(fault, line=evolve(fault.line, size=len(line)))
+            self._break(fault)
 
     def _take_rest(self, rest: bytes) -> None:
         if rest and _is_cut(rest):
@@ -166,29 +170,27 @@ class JsonLineParser(ABC, Generic[S]):
         try:
             shape: S = self.vocabulary.read_newer(line)
         except UNREADABLE as error:
-            self._reject(line, fields, error)
+            self._reject(fields, error)
         known = {"type", *shape.__struct_encode_fields__}
         for field in fields:
             if field not in known:
                 self.drift("field", f"{shape.__struct_config__.tag}.{field}")
         return shape
 
-    def _reject(self, line: bytes, fields: dict[str, Raw], error: Exception) -> NoReturn:
+    def _reject(self, fields: dict[str, Raw], error: Exception) -> NoReturn:
         kind, subtype = _text(fields.get("type")), _text(fields.get("subtype"))
         if kind in self.vocabulary.types:
-            raise schema_error(f"a field has the wrong shape: {error}", kind, subtype, len(line))
-        raise schema_error("the type of this line is unknown", kind, subtype, len(line))
+            raise schema_error(f"a field has the wrong shape: {error}", kind, subtype)
+        raise schema_error("the type of this line is unknown", kind, subtype)
 
 
-def schema_error(
-    message: str, kind: str | None, subtype: str | None = None, size: int = 0
-) -> ContractError:
+def schema_error(message: str, kind: str | None, subtype: str | None = None) -> ContractError:
     """``unknown_schema``, naming the type and subtype of the line that is not understood."""
     kind = None if kind is None else word(kind)
     subtype = None if subtype is None else word(subtype)
     named = "/".join(part for part in (kind, subtype) if part) or "no type"
     return ContractError(
-        Fault(Code.UNKNOWN_SCHEMA, f"{named}: {message}", Unusable(size, kind, subtype))
+        Fault(Code.UNKNOWN_SCHEMA, f"{named}: {message}", Unusable(0, kind, subtype))
     )
 
 
@@ -217,7 +219,7 @@ def _object(line: bytes) -> dict[str, Raw]:
         line.decode()
         return read_fields(line)
     except RecursionError:
-        raise schema_error("nested too deeply", None, size=len(line)) from None
+        raise schema_error("nested too deeply", None) from None
     except UNREADABLE:
         raise ContractError(unusable_line(line)) from None
 

@@ -59,7 +59,8 @@ class ToolStarted:
 class ToolFinished:
     """The first completion of a call.  ``input`` is set where the line repeats it.
 
-    ``label`` is the CLI's own word for the outcome (``success``, ``spawnError``, ...).
+    ``label`` is the CLI's own word for the outcome (``success``, ``spawnError``, ...);
+    ``output_chars`` the length of the output before any cut.
     """
 
     call_id: str
@@ -69,6 +70,7 @@ class ToolFinished:
     label: str | None
     output: str
     exit_code: int | None
+    output_chars: int | None = None
 
 
 @frozen
