@@ -1,0 +1,199 @@
+"""A user's message: validated, then started or queued; answered once per idempotency key."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import trio
+from attrs import define, evolve, field, frozen
+
+from agentsdock.chats.chat import Chat
+from agentsdock.chats.dispatcher import Dispatcher
+from agentsdock.chats.launching import with_runtime
+from agentsdock.chats.registry import Registry
+from agentsdock.logs import get_logger
+from agentsdock.model.errors import BadRequest, Conflict, NotFound, Unavailable
+from agentsdock.model.events import Committed, Draft
+from agentsdock.model.ids import new_queued_id
+from agentsdock.model.requests import Idempotency, PostTurn
+from agentsdock.model.times import iso_now
+from agentsdock.model.turns import QueuedTurn
+from agentsdock.store.protocol import KeepAnswer, PutQueued, StoreError, StoreFull
+
+ANSWER_SECONDS = 24 * 3600.0
+log = get_logger()
+_encode = msgspec.json.Encoder().encode
+
+
+@define
+class Admission:
+    """Admits messages.  Its caller lets it outlive the request."""
+
+    registry: Registry
+    dispatcher: Dispatcher
+    measure: Callable[[str, str], None]
+    """Refuses, for a backend, a message that can never fit its transport."""
+    _working: dict[tuple[str, str], trio.Event] = field(factory=dict)
+    """Keyed requests in work; a repeat waits for the first."""
+
+    async def post(
+        self, session_id: str, message: PostTurn, idempotency: Idempotency | None
+    ) -> bytes:
+        """The answer's JSON body.  Raises DockError."""
+        if idempotency is None:
+            return await self._answer(session_id, message, None)
+        place = (idempotency.scope, idempotency.key)
+        while place in self._working:
+            await self._working[place].wait()
+        kept = await self.registry.store.answer(*place)
+        if kept is not None:
+            if kept.request_hash != idempotency.request_hash:
+                raise Conflict(
+                    "this Idempotency-Key was used for another request",
+                    code="idempotency_key_reused",
+                    action="Send a new key with a new request.",
+                )
+            return kept.body
+        done = self._working[place] = trio.Event()
+        try:
+            return await self._answer(session_id, message, idempotency)
+        finally:
+            del self._working[place]
+            done.set()
+
+    async def _answer(
+        self, session_id: str, message: PostTurn, idempotency: Idempotency | None
+    ) -> bytes:
+        chat = self.registry.require(session_id)
+        async with chat.lock:
+            turn = _turn(chat, message)
+            self._check(chat, turn)
+            keep = _Keep(chat, idempotency)
+            try:
+                reply = await self._start_or_queue(chat, turn, keep)
+            except StoreFull as error:
+                raise Unavailable(
+                    "the state directory has no space left; nothing was accepted",
+                    code="storage_full",
+                    action="Free some space, then send the message again.",
+                    retryable=True,
+                ) from error
+            body = _body(chat, reply)
+            await self._keep(chat, keep(reply))
+        return body
+
+    def _check(self, chat: Chat, turn: QueuedTurn) -> None:
+        """Everything that can be said before anything is stored."""
+        if chat.gone:
+            raise NotFound("session not found")
+        if chat.session.archived:
+            raise Conflict("this chat is archived; unarchive it to send messages")
+        if turn.chat_references:
+            raise BadRequest("references to other chats are not supported by this server")
+        if turn.file_ids:
+            raise NotFound("file not found")
+        if not turn.prompt.strip():
+            raise BadRequest("the message is empty")
+        self.measure(with_runtime(chat.session, turn).backend, turn.prompt)
+
+    async def _start_or_queue(
+        self, chat: Chat, turn: QueuedTurn, keep: "_Keep"
+    ) -> dict[str, object]:
+        pressure = self.dispatcher.pressure()
+        if chat.busy or chat.queue or pressure is not None:
+            waits_for = None if chat.busy or chat.queue else pressure
+            return await self._queue(chat, turn, waits_for, keep)
+        started = await self.dispatcher.start(
+            chat,
+            turn,
+            queued=False,
+            changes=lambda run: keep({"run_id": run.id, "queued": False, "event": None}),
+        )
+        return {"run_id": started.run_id, "queued": False, "event": _raw(started)}
+
+    async def _queue(
+        self, chat: Chat, turn: QueuedTurn, pressure: str | None, keep: "_Keep"
+    ) -> dict[str, object]:
+        turn = evolve(turn, deferred=pressure is not None)
+        place = len(chat.queue) + 1
+        events = [_turn_queued(chat, turn, place)]
+        if pressure is not None:
+            deferred = {"queued_id": turn.queued_id, "message": pressure, "remaining": place}
+            events.append(Draft("turn_deferred", deferred))
+        reply = {"queued": True, "queued_id": turn.queued_id, "position": place, "event": None}
+        changes = [PutQueued(turn), *keep(reply)]
+        committed = await self.registry.write(chat, events, changes)
+        chat.queue.append(turn)
+        self.dispatcher.wake()
+        return {**reply, "event": _raw(committed[0])}
+
+    async def _keep(self, chat: Chat, answers: Sequence[KeepAnswer]) -> None:
+        """Keep the whole answer.  The one that went with the turn lacks only its event, so a
+        crash or a full disk here starts nothing twice."""
+        if not answers:
+            return
+        try:
+            await self.registry.write(chat, [], answers)
+        except StoreError as error:
+            log.warning("answer not kept whole", chat=chat.id, error=str(error))
+
+
+@frozen
+class _Keep:
+    """Makes the kept answer of a keyed request; nothing for one without a key."""
+
+    chat: Chat
+    idempotency: Idempotency | None
+
+    def __call__(self, reply: Mapping[str, object]) -> list[KeepAnswer]:
+        if self.idempotency is None:
+            return []
+        asked = self.idempotency
+        expires = time.time() + ANSWER_SECONDS
+        body = _body(self.chat, reply)
+        return [KeepAnswer(asked.scope, asked.key, asked.request_hash, 200, body, expires)]
+
+
+def _body(chat: Chat, reply: Mapping[str, object]) -> bytes:
+    return _encode({**reply, "session": chat.detail()})
+
+
+def _raw(event: Committed) -> msgspec.Raw:
+    return msgspec.Raw(event.body)
+
+
+def _turn(chat: Chat, message: PostTurn) -> QueuedTurn:
+    return QueuedTurn(
+        queued_id=new_queued_id(),
+        session_id=chat.id,
+        position=chat.next_position(),
+        prompt=message.prompt,
+        created_at=iso_now(),
+        display_prompt=message.display_prompt,
+        file_ids=message.file_ids,
+        backend=message.backend,
+        model=message.model,
+        effort=message.effort,
+        client_capabilities=message.client_capabilities,
+        chat_references=message.chat_references,
+    )
+
+
+def _turn_queued(chat: Chat, turn: QueuedTurn, place: int) -> Draft:
+    return Draft(
+        "turn_queued",
+        {
+            "queued_id": turn.queued_id,
+            "backend": turn.backend or chat.session.backend,
+            "model": turn.model,
+            "effort": turn.effort,
+            "prompt": turn.shown_prompt,
+            "request_prompt": turn.prompt,
+            "display_prompt": turn.display_prompt,
+            "file_ids": list(turn.file_ids),
+            "position": place,
+            "purpose": turn.purpose,
+            "chat_references": list(turn.chat_references),
+            "client_capabilities": list(turn.client_capabilities),
+        },
+    )

@@ -1,0 +1,60 @@
+"""What a turn does to the chat's hold on the CLI's own session.  Pure."""
+
+from attrs import evolve
+
+from agentsdock.backends.protocol import Envelope
+from agentsdock.model.codes import Code
+from agentsdock.model.sessions import ProviderBinding, Session
+
+NEVER_STARTED = frozenset(
+    {Code.SPAWN_FAILED, Code.RUNTIME_UNAVAILABLE, Code.PROMPT_TOO_LARGE, Code.LAUNCH_REFUSED}
+)
+RESUMES_BEFORE_ROLLOVER = 2
+
+
+def _with(session: Session, backend: str, binding: ProviderBinding) -> Session:
+    return evolve(session, **{backend: binding})
+
+
+def initialised(session: Session, backend: str, provider_id: str) -> Session:
+    """A valid init came.  A changed id forgets which instructions the old one was given."""
+    binding = session.binding(backend)
+    if binding.session_id == provider_id:
+        binding = evolve(binding, failed_resumes=0)
+    else:
+        binding = ProviderBinding(session_id=provider_id)
+    return evolve(_with(session, backend, binding), locked=True)
+
+
+def succeeded(session: Session, backend: str, envelope: Envelope) -> Session:
+    """Commit what the successful turn was told."""
+    binding = evolve(
+        session.binding(backend),
+        instruction_hash=envelope.instruction_hash,
+        instruction_version=envelope.instruction_version,
+        failed_resumes=0,
+    )
+    session = _with(session, backend, binding)
+    return evolve(session, memory_seed_used=True) if envelope.used_memory else session
+
+
+def failed_before_init(session: Session, backend: str, code: Code) -> Session:
+    """A resumed turn failed of its own accord before the CLI said that it knows the id."""
+    if code in NEVER_STARTED:
+        return session
+    binding = session.binding(backend)
+    return _with(session, backend, evolve(binding, failed_resumes=binding.failed_resumes + 1))
+
+
+def must_roll_over(session: Session) -> bool:
+    """Whether the stored id failed so often that the next turn starts a fresh session."""
+    return session.binding().failed_resumes >= RESUMES_BEFORE_ROLLOVER
+
+
+def rolled_over(session: Session, memory: str | None) -> Session:
+    """Start afresh, with bounded memory of what was said."""
+    return evolve(
+        _with(session, session.backend, ProviderBinding()),
+        memory_seed=memory,
+        memory_seed_used=False,
+    )

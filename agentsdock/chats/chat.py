@@ -1,0 +1,125 @@
+"""One chat in memory: what is durable of it, and what runs in it right now."""
+
+import time
+
+import msgspec
+import trio
+from attrs import define, evolve, field
+
+from agentsdock.chats.live import LiveTurn
+from agentsdock.model.sessions import Head, Session, detail, summary
+from agentsdock.model.turns import QueuedTurn
+
+_encode = msgspec.json.Encoder().encode
+
+
+@define(eq=False)
+class Chat:
+    """The state of a chat.  Whoever starts, stops or re-orders turns holds ``lock``."""
+
+    session: Session
+    head: Head = Head()
+    queue: list[QueuedTurn] = field(factory=list)
+    """Waiting rows in the order in which they will run."""
+    live: LiveTurn | None = None
+    lock: trio.Lock = field(factory=trio.Lock)
+    gone: bool = False
+    retry_at: float = 0.0
+    """Trio time before which a head whose runtime was not usable is left alone."""
+    draining: bool = False
+    """The dispatcher is about to start or to hold the head of the queue."""
+    _summary: bytes | None = None
+
+    def update(self, session: Session) -> None:
+        self.session = session
+        self._summary = None
+
+    def advance(self, head: Head) -> None:
+        self.head = head
+        self._summary = None
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    @property
+    def busy(self) -> bool:
+        return self.live is not None
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Sort key of the list: section, then place in it."""
+        session = self.session
+        return (
+            session.archived,
+            not session.pinned or session.archived,
+            (session.folder.strip() or "General").casefold(),
+            session.sort_order,
+            session.created_at,
+            session.id,
+        )
+
+    @property
+    def section(self) -> tuple[object, ...]:
+        session = self.session
+        if session.archived:
+            return ("archived",)
+        return ("pinned",) if session.pinned else ("folder", session.folder)
+
+    def summary(self) -> bytes:
+        """The list row as JSON, kept until something in it changes."""
+        if self._summary is None:
+            self._summary = _encode(summary(self.session, self.head))
+        return self._summary
+
+    def detail(self) -> dict[str, object]:
+        return detail(self.session, self.head)
+
+    def next_position(self) -> float:
+        """Behind every row of this chat and, by the clock, behind those of other chats."""
+        now = time.time()
+        return max(now, self.queue[-1].position + 1e-3) if self.queue else now
+
+    def rows(self) -> list[dict[str, object]]:
+        return [public_row(row, place) for place, row in enumerate(self.queue, start=1)]
+
+    def replace_row(self, row: QueuedTurn) -> None:
+        self.queue = [row if row.queued_id == old.queued_id else old for old in self.queue]
+
+    def drop_row(self, queued_id: str) -> None:
+        self.queue = [row for row in self.queue if row.queued_id != queued_id]
+
+
+def paused(row: QueuedTurn, reason: str) -> QueuedTurn:
+    return evolve(row, paused=True, pause_reason=reason)
+
+
+def public_row(row: QueuedTurn, place: int) -> dict[str, object]:
+    """A waiting turn as clients see it; its prompt is the text that the timeline shows."""
+    return {
+        "queued_id": row.queued_id,
+        "session_id": row.session_id,
+        "prompt": row.shown_prompt,
+        "file_ids": list(row.file_ids),
+        "backend": row.backend,
+        "model": row.model,
+        "effort": row.effort,
+        "display_prompt": row.display_prompt,
+        "purpose": row.purpose,
+        "digest_job_id": None,
+        "digest_detail": None,
+        "source_session_id": None,
+        "target_session_id": None,
+        "chat_references": list(row.chat_references),
+        "cross_chat_envelope_id": None,
+        "cross_chat_exchange_id": None,
+        "cross_chat_exchange_leg_id": None,
+        "cross_chat_exchange_status": False,
+        "cross_chat_obligation_ids": [],
+        "cross_chat_exchange_ids": [],
+        "created_at": row.created_at,
+        "position": place,
+        "paused": row.paused,
+        "pause_reason": row.pause_reason,
+        "state": "queued",
+    }

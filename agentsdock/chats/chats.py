@@ -1,0 +1,136 @@
+"""The chats as the web room uses them: one method a request."""
+
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from agentsdock.chats import pages
+from agentsdock.chats.admission import Admission
+from agentsdock.chats.chat import Chat
+from agentsdock.chats.dispatcher import Dispatcher
+from agentsdock.chats.pressure import available_mem_mb
+from agentsdock.chats.registry import Registry
+from agentsdock.chats.sessions import Sessions
+from agentsdock.chats.tasks import hand_over
+from agentsdock.config import Settings
+from agentsdock.model.errors import Conflict, NotFound
+from agentsdock.model.requests import (
+    CreateSession,
+    Idempotency,
+    PatchSession,
+    PostTurn,
+    ReadPage,
+)
+from agentsdock.model.sessions import Head
+from agentsdock.store.protocol import Store
+from agentsdock.turns.clocks import Limit
+
+
+@frozen
+class Chats:
+    """Whatever changes something is done in ``nursery``: a client that leaves cuts nothing in
+    half.  Every method raises DockError where it refuses."""
+
+    settings: Settings
+    store: Store
+    registry: Registry
+    dispatcher: Dispatcher
+    sessions: Sessions
+    admission: Admission
+    nursery: trio.Nursery
+
+    def summaries(self) -> bytes:
+        """The body of the summary list."""
+        rows = b",".join(chat.summary() for chat in self.registry.sorted())
+        return b'{"sessions":[' + rows + b"]}"
+
+    def details(self) -> list[dict[str, Any]]:
+        return [chat.detail() for chat in self.registry.sorted()]
+
+    def detail(self, session_id: str) -> dict[str, Any]:
+        return self.registry.require(session_id).detail()
+
+    def head(self, session_id: str) -> Head:
+        return self.registry.require(session_id).head
+
+    async def page(self, session_id: str, request: ReadPage) -> bytes:
+        chat = self.registry.require(session_id)
+        return await pages.page(self.store, self.settings, chat, request)
+
+    async def create(self, request: CreateSession) -> dict[str, Any]:
+        return await hand_over(self.nursery, self.sessions.create, request)
+
+    async def patch(self, session_id: str, request: PatchSession) -> dict[str, Any]:
+        return await hand_over(self.nursery, self.sessions.patch, session_id, request)
+
+    async def delete(self, session_id: str) -> dict[str, Any]:
+        return await hand_over(self.nursery, self.sessions.delete, session_id)
+
+    async def mark_read(self, session_id: str, seq: int | None) -> dict[str, Any]:
+        return await hand_over(self.nursery, self.sessions.mark_read, session_id, seq)
+
+    async def mark_unread(self, session_id: str) -> dict[str, Any]:
+        return await hand_over(self.nursery, self.sessions.mark_unread, session_id)
+
+    async def post_turn(
+        self, session_id: str, message: PostTurn, idempotency: Idempotency | None = None
+    ) -> bytes:
+        return await hand_over(self.nursery, self.admission.post, session_id, message, idempotency)
+
+    async def stop(self, session_id: str) -> dict[str, Any]:
+        """The receipt.  A chat that does not exist, or is idle, is stopped as it is."""
+        return await hand_over(self.nursery, self._stop, session_id)
+
+    async def _stop(self, session_id: str) -> dict[str, Any]:
+        chat = self.registry.get(session_id)
+        live = await self.dispatcher.stop(chat) if chat is not None else None
+        if live is None:
+            facts = dict.fromkeys(
+                ("terminal_seq", "tree_empty", "processes_ended", "elapsed_ms", "rung")
+            )
+            return {"ok": True, "stopped": True, "run_id": None, "outcome": "idle", **facts}
+        pending = not live.ended.is_set()
+        return {"ok": True, "stopped": True, "pending": pending, **live.receipt()}
+
+    async def extend(
+        self, session_id: str, run_id: str, seconds: float, clock: str | None
+    ) -> dict[str, Any]:
+        """Grant a running turn more time; its deadlines as seconds from now."""
+        chat = self.registry.require(session_id)
+        live = chat.live
+        if live is None or live.run.id != run_id:
+            run, _ = await self.store.run_events(run_id)
+            if run is None or run.session_id != session_id:
+                raise NotFound("run not found")
+            raise Conflict("this run has ended")
+        idle, turn = live.runner.extend(seconds, Limit(clock) if clock else None)
+        return {"ok": True, "run_id": run_id, "idle_deadline": idle, "turn_deadline": turn}
+
+    def health(self) -> dict[str, Any]:
+        """What the house is doing, for the health answer.  Memory only."""
+        chats = list(self.registry)
+        live = [chat for chat in chats if chat.live is not None]
+        active = sorted(chat.id for chat in live)
+        return {
+            "active": active,
+            "active_sessions": active,
+            "active_count": len(active),
+            "active_runs": [_active_run(chat) for chat in live],
+            "queued": {chat.id: len(chat.queue) for chat in chats if chat.queue},
+            "update_blocking_queued_count": 0,
+            "max_active_agent_runs": self.settings.max_active_runs,
+            "available_mem_mb": available_mem_mb(),
+        }
+
+
+def _active_run(chat: Chat) -> dict[str, Any]:
+    assert chat.live is not None
+    run = chat.live.run
+    return {
+        "session_id": chat.id,
+        "run_id": run.id,
+        "backend": run.backend,
+        "state": chat.live.state,
+        "started_at": run.started_at,
+    }

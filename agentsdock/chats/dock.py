@@ -1,0 +1,56 @@
+"""The one object that the web room sees."""
+
+import hashlib
+import pathlib
+import socket
+import uuid
+
+import trio
+from attrs import frozen
+
+from agentsdock import __version__
+from agentsdock.backends.probing import Runtimes
+from agentsdock.chats.chats import Chats
+from agentsdock.config import Settings
+from agentsdock.store.feed import Feed
+from agentsdock.store.protocol import Store
+
+MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+
+
+@frozen
+class Identity:
+    """Who this server is.  ``server`` survives restarts and updates, ``instance`` does not."""
+
+    server: str
+    instance: str
+    version: str = __version__
+
+
+@frozen
+class Dock:
+    settings: Settings
+    identity: Identity
+    chats: Chats
+    runtimes: Runtimes
+    feed: Feed
+    store: Store
+    stopping: trio.Event
+    """Set when the server is going down."""
+
+
+def identify(state_dir: pathlib.Path) -> Identity:
+    """Derived from this machine and the state folder: clients pin it."""
+    seed = f"{_machine_id()}|{state_dir.resolve()}"
+    return Identity(hashlib.sha256(seed.encode()).hexdigest()[:24], uuid.uuid4().hex)
+
+
+def _machine_id() -> str:
+    for name in MACHINE_ID_FILES:
+        try:
+            text = pathlib.Path(name).read_text().strip()
+        except OSError:
+            continue
+        if text:
+            return text
+    return socket.gethostname()

@@ -1,0 +1,214 @@
+"""From a waiting turn to everything that is needed to run it."""
+
+import pathlib
+from collections.abc import Mapping
+
+from attrs import evolve, frozen
+
+from agentsdock.backends.probing import Runtimes
+from agentsdock.backends.protocol import Backend, Command, Envelope, TurnContext
+from agentsdock.chats import bindings, memory
+from agentsdock.config import Settings
+from agentsdock.guard.contract import LaunchSpec
+from agentsdock.model.errors import BadRequest, Conflict, PromptTooLarge
+from agentsdock.model.events import Draft
+from agentsdock.model.ids import new_run_id
+from agentsdock.model.sessions import BACKENDS, DEFAULT_TITLE, Session
+from agentsdock.model.times import iso_now
+from agentsdock.model.turns import QueuedTurn, Run
+from agentsdock.store.protocol import Store
+from agentsdock.streams.neutral import ParserSpec
+from agentsdock.turns.machine import TurnFacts, TurnMachine
+from agentsdock.turns.runner import TurnJob
+
+TITLE_CHARS = 72
+
+
+@frozen
+class Launch:
+    """A turn that is ready to be claimed: its record, its first events and its job."""
+
+    run: Run
+    session: Session
+    first_events: tuple[Draft, ...]
+    envelope: Envelope
+    job: TurnJob
+    machine: TurnMachine
+    version: str | None
+    resumed: bool
+    refusal: PromptTooLarge | None
+    """Why it ends before a process exists; its events are written all the same."""
+
+
+@frozen
+class Launcher:
+    """Prepares turns.  Holds what is the same for all of them."""
+
+    settings: Settings
+    store: Store
+    runtimes: Runtimes
+    backends: Mapping[str, Backend]
+    server_identity: str
+    instance_id: str
+    server_url: str
+
+    async def prepare(self, session: Session, turn: QueuedTurn, shown_id: str | None) -> Launch:
+        """Admit the runtime and compose the command.
+
+        ``shown_id`` is the queue row that this turn was.  Raises DockError; 503 where the
+        runtime is not usable.
+        """
+        session = with_runtime(session, turn)
+        admitted = await self.runtimes.admit(session.backend)
+        backend = self.backends[session.backend]
+        run = Run(
+            id=new_run_id(),
+            session_id=session.id,
+            backend=session.backend,
+            owner=self.instance_id,
+            started_at=iso_now(),
+            queued_id=shown_id,
+            meta=run_meta(turn),
+        )
+        first = [_turn_started(run, session, turn)]
+        if bindings.must_roll_over(session):
+            session, event = await self._roll_over(session, run)
+            first.append(event)
+        binding = session.binding()
+        envelope = backend.compose(session, turn.prompt, ())
+        session = evolve(session, locked=True, title=_title(session, turn))
+        command, refusal = self._command(backend, admitted, session, envelope, run)
+        return Launch(
+            run=run,
+            session=session,
+            first_events=tuple(first),
+            envelope=envelope,
+            job=self._job(session, run, command),
+            machine=self._machine(backend, session, run, envelope),
+            version=admitted.version,
+            resumed=binding.session_id is not None,
+            refusal=refusal,
+        )
+
+    def _command(
+        self, backend: Backend, admitted: object, session: Session, envelope: Envelope, run: Run
+    ) -> tuple[Command | None, PromptTooLarge | None]:
+        manifest = self.settings.state_dir / "sessions" / session.id / "manifests" / "current.json"
+        context = TurnContext(session.id, run.id, self.server_url, str(manifest))
+        try:
+            return backend.command(admitted, session, envelope, context), None  # type: ignore[arg-type]
+        except PromptTooLarge as error:
+            return None, error
+
+    def _job(self, session: Session, run: Run, command: Command | None) -> TurnJob:
+        limits = self.settings.backends[session.backend].limits
+        if command is None:
+            return TurnJob(None, (), limits)
+        spec = LaunchSpec(
+            argv=command.argv,
+            env=command.env,
+            cwd=session.cwd,
+            marker=f"{self.server_identity}:{run.id}",
+            stdin=command.stdin,
+            stop_signals=command.stop_signals,
+            grace=limits.stop_grace_seconds,
+        )
+        return TurnJob(spec, command.shown_argv, limits)
+
+    def _machine(
+        self, backend: Backend, session: Session, run: Run, envelope: Envelope
+    ) -> TurnMachine:
+        bounds = self.settings.backends[session.backend].bounds
+        resume_id = session.binding().session_id
+        secrets = [self.settings.token, self.settings.environ.get("CURSOR_API_KEY")]
+        facts = TurnFacts(
+            run_id=run.id,
+            backend=session.backend,
+            resume_id=resume_id,
+            meta=run.meta,
+            bounds=bounds,
+            scrub=(envelope.prompt, *(secret for secret in secrets if secret)),
+        )
+        return TurnMachine(facts, backend.parser(ParserSpec(resume_id, bounds)))
+
+    async def _roll_over(self, session: Session, run: Run) -> tuple[Session, Draft]:
+        old = session.binding().session_id
+        reason = "The CLI did not take up its earlier session in two turns in a row."
+        seed = await memory.remember(
+            self.store,
+            session,
+            reason,
+            max_chars=self.settings.fork_memory_chars,
+            item_chars=self.settings.fork_memory_item_chars,
+        )
+        event = Draft(
+            "provider_rollover",
+            {
+                "run_id": run.id,
+                "backend": session.backend,
+                "old_provider_session_id": old,
+                "reason": "resume_failed",
+                "message": f"{reason} This turn starts a fresh one with a summary of the chat.",
+                **run.meta,
+            },
+        )
+        return bindings.rolled_over(session, seed), event
+
+
+def with_runtime(session: Session, turn: QueuedTurn) -> Session:
+    """The chat with what the turn says of backend, model and effort; ``""`` clears.
+
+    Raises BadRequest and Conflict.
+    """
+    session = switch_backend(session, turn.backend)
+    if turn.model is not None:
+        session = evolve(session, model=turn.model.strip() or None)
+    if turn.effort is not None:
+        session = evolve(session, effort=turn.effort.strip().lower() or None)
+    return session
+
+
+def switch_backend(session: Session, backend: str | None) -> Session:
+    """The chat under another backend; each keeps its own provider id."""
+    if backend is None or backend == session.backend:
+        return session
+    if backend not in BACKENDS:
+        raise BadRequest(f"unknown backend {backend!r}; it is one of {', '.join(BACKENDS)}")
+    if session.backend_locked:
+        raise Conflict(
+            f"this chat is bound to {session.backend}; fork it or start a new chat to use {backend}"
+        )
+    return evolve(session, backend=backend, model=None, effort=None)
+
+
+def run_meta(turn: QueuedTurn) -> dict[str, object]:
+    """The run metadata that events of the run repeat."""
+    purpose = {"purpose": turn.purpose} if turn.purpose else {}
+    return {**purpose, **turn.meta}
+
+
+def _turn_started(run: Run, session: Session, turn: QueuedTurn) -> Draft:
+    payload = {
+        "run_id": run.id,
+        "backend": session.backend,
+        "prompt": turn.shown_prompt,
+        "file_ids": list(turn.file_ids),
+        "chat_references": list(turn.chat_references),
+        "model": session.model,
+        "effort": session.effort,
+        **run.meta,
+    }
+    if run.queued_id is not None:
+        payload["queued_id"] = run.queued_id
+    return Draft("turn_started", payload)
+
+
+def _title(session: Session, turn: QueuedTurn) -> str:
+    if session.title.strip() not in ("", DEFAULT_TITLE):
+        return session.title
+    lines = turn.shown_prompt.strip().splitlines()
+    return lines[0][:TITLE_CHARS].strip() if lines else session.title
+
+
+def capsule_path(state_dir: pathlib.Path, run_id: str) -> pathlib.Path:
+    return state_dir / "capsules" / f"{run_id}.capsule"

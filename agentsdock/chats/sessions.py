@@ -1,0 +1,239 @@
+"""Chats as things: made, listed, changed, read, deleted."""
+
+import os
+from typing import Any
+
+import trio
+from attrs import define, evolve, fields_dict
+
+from agentsdock.chats.chat import Chat
+from agentsdock.chats.dispatcher import Dispatcher
+from agentsdock.chats.launching import switch_backend
+from agentsdock.chats.registry import Registry, touched
+from agentsdock.config import Settings
+from agentsdock.model.errors import BadRequest, Conflict
+from agentsdock.model.events import Draft
+from agentsdock.model.ids import PROVIDER_ID, new_session_id
+from agentsdock.model.requests import UNSET, CreateSession, PatchSession
+from agentsdock.model.sessions import (
+    BACKENDS,
+    DEFAULT_FOLDER,
+    DEFAULT_TITLE,
+    Head,
+    ProviderBinding,
+    Session,
+    detail,
+)
+from agentsdock.model.times import iso_now
+from agentsdock.store.protocol import DropSession, PutSession
+from agentsdock.turns.machine import StopReason
+
+DELETE_SECONDS = 15.0
+_POLICIES = (
+    "cursor_permission_mode",
+    "claude_permission_mode",
+    "codex_approval_policy",
+    "codex_sandbox_mode",
+    "codex_approvals_reviewer",
+    "provider_jobs_access",
+)
+_NULL_CLEARS = ("model", "effort", "system_prompt", "codex_permission_profile")
+
+
+@define
+class Sessions:
+    """Everything about chats that is not a turn.  Values were checked at the edge."""
+
+    registry: Registry
+    dispatcher: Dispatcher
+    settings: Settings
+
+    async def create(self, request: CreateSession) -> dict[str, Any]:
+        """A new chat at the top of its section.  Raises BadRequest."""
+        session = self._new(request)
+        chat = Chat(session)
+        self.registry.add(chat)
+        try:
+            event = Draft("session_created", {"session": detail(session, Head())})
+            await self.registry.write(chat, [event], [PutSession(session)])
+        except BaseException:
+            self.registry.forget(chat)
+            raise
+        return chat.detail()
+
+    def _new(self, request: CreateSession) -> Session:
+        backend = request.backend or self.settings.default_backend
+        if backend not in BACKENDS:
+            raise BadRequest(f"unknown backend {backend!r}; it is one of {', '.join(BACKENDS)}")
+        now = iso_now()
+        archived = bool(request.archived)
+        pinned = bool(request.pinned) and not archived
+        provider_id = _provider_id(request)
+        session = Session(
+            id=new_session_id(),
+            created_at=now,
+            updated_at=now,
+            title=_title(request, backend, provider_id),
+            folder=(request.folder or "").strip() or DEFAULT_FOLDER,
+            cwd=_folder(request.cwd) or self.settings.cwd,
+            backend=backend,
+            model=_blank_to_none(request.model),
+            effort=_effort(request.effort),
+            system_prompt=_blank_to_none(request.system_prompt),
+            pinned=pinned,
+            pinned_at=now if pinned else None,
+            archived=archived,
+            archived_at=now if archived else None,
+            codex_permission_profile=_blank_to_none(request.codex_permission_profile),
+        )
+        policies = {
+            name: value for name in _POLICIES if (value := getattr(request, name)) is not None
+        }
+        session = evolve(session, **policies)
+        if provider_id:
+            binding = {backend: ProviderBinding(session_id=provider_id)}
+            session = evolve(session, locked=True, **binding)
+        return evolve(session, sort_order=self.registry.top_of(Chat(session).section))
+
+    async def patch(self, session_id: str, request: PatchSession) -> dict[str, Any]:
+        """Change what was sent.  Raises NotFound, Conflict and BadRequest."""
+        chat = self.registry.require(session_id)
+        async with chat.lock:
+            events = self._check_patch(chat, request)
+            await self.registry.change(chat, lambda s: self._patched(s, request), events)
+            self.dispatcher.wake()
+            return chat.detail()
+
+    def _check_patch(self, chat: Chat, request: PatchSession) -> list[Draft]:
+        backend = request.backend
+        if not isinstance(backend, str) or backend == chat.session.backend:
+            return []
+        switch_backend(chat.session, backend)
+        if chat.busy:
+            raise Conflict("a turn is running; change the backend when it has ended")
+        return [Draft("backend_changed", {"old": chat.session.backend, "new": backend})]
+
+    def _patched(self, session: Session, request: PatchSession) -> Session:
+        before = Chat(session).section
+        if isinstance(request.backend, str):
+            session = switch_backend(session, request.backend)
+        session = evolve(session, **_plain_changes(request), **_policy_changes(request))
+        session = _archive(_pin(session, request.pinned), request.archived)
+        if Chat(session).section != before:
+            session = evolve(session, sort_order=self.registry.top_of(Chat(session).section))
+        return touched(session)
+
+    async def delete(self, session_id: str) -> dict[str, Any]:
+        """End what runs, then drop the chat.  Raises Conflict if it does not end in time."""
+        chat = self.registry.get(session_id)
+        if chat is None:
+            return {"ok": True, "deleted": False, "deleted_jobs": 0}
+        with trio.move_on_after(DELETE_SECONDS) as waiting:
+            await self.dispatcher.stop(chat, StopReason.DELETED)
+        if waiting.cancelled_caught:
+            raise Conflict("the running turn has not ended yet; try again in a moment")
+        async with chat.lock:
+            if chat.gone:
+                return {"ok": True, "deleted": False, "deleted_jobs": 0}
+            if chat.busy:
+                raise Conflict("a turn has just started; try again")
+            await self.registry.write(chat, [], [DropSession(chat.id)])
+            self.registry.forget(chat)
+        return {"ok": True, "deleted": True, "deleted_jobs": 0}
+
+    async def mark_read(self, session_id: str, seq: int | None) -> dict[str, Any]:
+        """Move the read marker forward, to the latest if ``seq`` is None."""
+        chat = self.registry.require(session_id)
+        latest = chat.head.agent_seq
+
+        def read(session: Session) -> Session:
+            wanted = latest if seq is None else min(seq, latest)
+            return evolve(
+                session,
+                last_read_agent_event_seq=max(session.last_read_agent_event_seq, wanted),
+                last_read_agent_event_at=iso_now(),
+                manual_unread=False,
+            )
+
+        async with chat.lock:
+            await self.registry.change(chat, read)
+        return chat.detail()
+
+    async def mark_unread(self, session_id: str) -> dict[str, Any]:
+        chat = self.registry.require(session_id)
+        last = max(chat.head.agent_seq - 1, 0)
+        async with chat.lock:
+            await self.registry.change(
+                chat,
+                lambda session: evolve(session, last_read_agent_event_seq=last, manual_unread=True),
+            )
+        return chat.detail()
+
+
+def _provider_id(request: CreateSession) -> str | None:
+    wanted = (request.provider_session_id or "").strip()
+    if wanted and not PROVIDER_ID.match(wanted):
+        raise BadRequest(
+            "the provider session id must begin with a letter or digit and hold only letters, "
+            "digits, and . _ : - (256 at most)"
+        )
+    return wanted or None
+
+
+def _title(request: CreateSession, backend: str, provider_id: str | None) -> str:
+    given = (request.title or "").strip()
+    if given:
+        return given
+    return f"Resumed {backend.capitalize()} {provider_id[:8]}" if provider_id else DEFAULT_TITLE
+
+
+def _folder(cwd: str | None) -> str | None:
+    return os.path.expanduser(cwd.strip()) if cwd and cwd.strip() else None
+
+
+def _blank_to_none(text: str | None) -> str | None:
+    return text if text and text.strip() else None
+
+
+def _effort(effort: str | None) -> str | None:
+    return (effort or "").strip().lower() or None
+
+
+def _plain_changes(request: PatchSession) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for name in ("title", "folder", "cwd"):
+        value = getattr(request, name)
+        if isinstance(value, str):
+            changes[name] = value.strip()
+    if "folder" in changes:
+        changes["folder"] = changes["folder"] or DEFAULT_FOLDER
+    if "cwd" in changes:
+        changes["cwd"] = os.path.expanduser(changes["cwd"])
+    for name in _NULL_CLEARS:
+        value = getattr(request, name)
+        if value is not UNSET:
+            changes[name] = _blank_to_none(value)
+    return changes
+
+
+def _policy_changes(request: PatchSession) -> dict[str, Any]:
+    defaults = fields_dict(Session)
+    return {
+        name: value if isinstance(value, str) else defaults[name].default
+        for name in _POLICIES
+        if (value := getattr(request, name)) is not UNSET
+    }
+
+
+def _pin(session: Session, pinned: Any) -> Session:
+    if not isinstance(pinned, bool) or pinned == session.pinned:
+        return session
+    return evolve(session, pinned=pinned, pinned_at=iso_now() if pinned else None)
+
+
+def _archive(session: Session, archived: Any) -> Session:
+    if not isinstance(archived, bool) or archived == session.archived:
+        return session
+    if not archived:
+        return evolve(session, archived=False, archived_at=None)
+    return evolve(session, archived=True, archived_at=iso_now(), pinned=False, pinned_at=None)

@@ -1,0 +1,289 @@
+"""A turn as a nursery: the guarded process, its readers and its clocks as sibling tasks.
+
+Whatever ends the turn sets the machine's verdict and cancels one scope.  Success and failure
+leave by the same teardown, which ends when the guard has proven the tree empty or the bounded
+time is over.  Only then are there final events.
+"""
+
+import errno
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+from attrs import define, field, frozen
+
+from agentsdock.guard.contract import (
+    GuardedProcess,
+    Launcher,
+    LaunchSpec,
+    Report,
+    SpawnFailed,
+)
+from agentsdock.logs import Log
+from agentsdock.model.codes import Code
+from agentsdock.model.events import Draft
+from agentsdock.model.limits import TurnLimits
+from agentsdock.store.protocol import SessionGone, StoreError, StoreFull
+from agentsdock.turns.capsule import CapsuleWriter
+from agentsdock.turns.clocks import Clocks, Limit
+from agentsdock.turns.machine import StopReason, TurnEnd, TurnMachine
+from agentsdock.turns.outbox import Outbox
+
+READ_BYTES = 256 * 1024
+STDERR_READ_BYTES = 64 * 1024
+DRAIN_SECONDS = 2.0
+"""How long the pipes of an ended tree may take to give what is left in them."""
+
+
+class Recorder(Protocol):
+    """Where a turn's events and its state become durable."""
+
+    async def record(self, drafts: Sequence[Draft]) -> None: ...
+
+    async def handed_over(self, process: GuardedProcess) -> None: ...
+
+    async def acknowledged(self) -> None: ...
+
+
+@frozen
+class TurnJob:
+    """What to run and by which limits.  ``shown_argv`` is what clients may see of it.
+
+    Without a ``spec`` nothing is launched: the runner was failed before it ran.
+    """
+
+    spec: LaunchSpec | None
+    shown_argv: tuple[str, ...]
+    limits: TurnLimits
+
+
+@define
+class _Tail:
+    """The last bytes of stderr, and how many there were."""
+
+    limit: int
+    total: int = 0
+    _kept: bytearray = field(factory=bytearray)
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        self._kept += data
+        if len(self._kept) > 2 * self.limit:
+            del self._kept[: -self.limit]
+
+    def text(self) -> str:
+        return bytes(self._kept[-self.limit :]).decode("utf-8", "replace")
+
+
+class TurnRunner:
+    """Runs one turn once.  ``stop``, ``shut_down`` and ``extend`` may come at any time."""
+
+    def __init__(
+        self,
+        job: TurnJob,
+        machine: TurnMachine,
+        launcher: Launcher,
+        recorder: Recorder,
+        *,
+        capsule: CapsuleWriter | None,
+        pace: trio.Semaphore | None,
+        log: Log,
+    ) -> None:
+        self._job = job
+        self._machine = machine
+        self._launcher = launcher
+        self._recorder = recorder
+        self._capsule = capsule
+        self._pace = pace
+        self._log = log
+        self._scope = trio.CancelScope()
+        self._outbox = Outbox()
+        self._stderr = _Tail(job.limits.stderr_tail_bytes)
+        self._drained = trio.Event()
+        self._clocks_changed = trio.Event()
+        self._clocks: Clocks | None = None
+        self._began = 0.0
+        self._armed_until = 0.0
+        self._startup_ms: float | None = None
+        self._report: Report | None = None
+        self._exit_told = False
+
+    @property
+    def machine(self) -> TurnMachine:
+        return self._machine
+
+    def stop(self, reason: StopReason, **meta: str) -> None:
+        self._machine.stop(reason, **meta)
+        self._scope.cancel()
+
+    def shut_down(self) -> None:
+        self._machine.shutdown()
+        self._scope.cancel()
+
+    def fail(self, code: Code, message: str) -> None:
+        self._machine.fail(code, message)
+        self._scope.cancel()
+
+    def extend(self, seconds: float, clock: Limit | None) -> tuple[float, float]:
+        """Grant time; seconds left until the idle and the turn deadline."""
+        if self._clocks is None:
+            return self._job.limits.idle_seconds, self._job.limits.turn_seconds
+        self._clocks.extend(seconds, clock)
+        self._clocks_changed.set()
+        now = trio.current_time()
+        return self._clocks.idle_deadline - now, self._clocks.turn_deadline - now
+
+    async def run(self) -> list[Draft]:
+        """Run to the end; the final events, which the caller commits as one unit."""
+        self._began = trio.current_time()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._outbox.deliver, self._record)
+                try:
+                    await self._process()
+                finally:
+                    self._outbox.close()
+        except* Exception as group:
+            self._bug(group)
+        return self._machine.finish(
+            TurnEnd(
+                report=self._report,
+                stderr_tail=self._stderr.text(),
+                stderr_bytes=self._stderr.total,
+                wall_seconds=trio.current_time() - self._began,
+                startup_ms=self._startup_ms,
+            )
+        )
+
+    def _bug(self, group: BaseExceptionGroup) -> None:
+        leaf: BaseException = group
+        while isinstance(leaf, BaseExceptionGroup):
+            leaf = leaf.exceptions[0]
+        self._log.error("turn failed by a bug of ours", error=type(leaf).__name__)
+        self._machine.fail(Code.INTERNAL_ERROR, f"{type(leaf).__name__} in the turn's runner")
+
+    async def _record(self, drafts: Sequence[Draft]) -> None:
+        """Record a batch; once the store cannot, the turn ends and nothing more is recorded."""
+        try:
+            await self._recorder.record(drafts)
+        except StoreFull:
+            self.fail(Code.STORAGE_FULL, "The state directory has no space left.")
+        except SessionGone:
+            self.stop(StopReason.DELETED)
+        except StoreError as error:
+            self.fail(Code.INTERNAL_ERROR, f"The event store failed: {error}")
+
+    async def _process(self) -> None:
+        process: GuardedProcess | None = None
+        try:
+            with self._scope:
+                if self._job.spec is not None:
+                    process = await self._launch(self._job.spec)
+                if process is not None:
+                    await self._live(process)
+        finally:
+            if process is not None:
+                await self._tear_down(process)
+
+    async def _launch(self, spec: LaunchSpec) -> GuardedProcess | None:
+        if self._pace is not None:
+            await self._pace.acquire()
+        try:
+            return await self._launcher.launch(spec)
+        except SpawnFailed as error:
+            self._release_pace()
+            code = {
+                errno.E2BIG: Code.PROMPT_TOO_LARGE,
+                errno.ENOENT: Code.RUNTIME_UNAVAILABLE,
+            }.get(error.errno or 0, Code.SPAWN_FAILED)
+            self.fail(code, str(error))
+            return None
+        except BaseException:
+            self._release_pace()
+            raise
+
+    def _release_pace(self) -> None:
+        """Let the next CLI start: this one speaks, or never will."""
+        if self._pace is not None:
+            self._pace.release()
+            self._pace = None
+
+    async def _live(self, process: GuardedProcess) -> None:
+        self._clocks = Clocks(self._job.limits, trio.current_time())
+        self._outbox.put(self._machine.spawned(self._job.shown_argv, self._job.spec.cwd))
+        async with trio.open_nursery() as tasks:
+            tasks.start_soon(self._recorder.handed_over, process)
+            tasks.start_soon(self._keep_time, self._clocks)
+            tasks.start_soon(self._read_stderr, process)
+            tasks.start_soon(self._read_stdout, process, self._clocks, tasks)
+            self._report = await process.wait_report()
+            # The tree is gone, so end of file follows; whoever else holds the pipe must not
+            # hold the turn.
+            with trio.move_on_after(DRAIN_SECONDS):
+                await self._drained.wait()
+            self._outbox.put(self._machine.stdout_ended())
+            self._exit(self._report)
+            tasks.cancel_scope.cancel()
+
+    def _exit(self, report: Report) -> None:
+        if not self._exit_told:
+            self._exit_told = True
+            self._outbox.put(self._machine.exited(report.exit_code, report.killed))
+
+    async def _read_stdout(
+        self, process: GuardedProcess, clocks: Clocks, tasks: trio.Nursery
+    ) -> None:
+        machine = self._machine
+        while data := await process.read_stdout(READ_BYTES):
+            self._release_pace()
+            if self._capsule is not None:
+                self._capsule.stdout(data)
+            self._outbox.put(machine.feed(data), len(data))
+            now = trio.current_time()
+            clocks.follow(machine.progress, now)
+            if clocks.next_wake() < self._armed_until:
+                self._clocks_changed.set()
+            if self._startup_ms is None and machine.session_id is not None:
+                self._startup_ms = (now - self._began) * 1000
+                tasks.start_soon(self._recorder.acknowledged)
+            if machine.decided:
+                self._scope.cancel()
+            await self._outbox.room()
+        self._drained.set()
+
+    async def _read_stderr(self, process: GuardedProcess) -> None:
+        while data := await process.read_stderr(STDERR_READ_BYTES):
+            self._stderr.add(data)
+
+    async def _keep_time(self, clocks: Clocks) -> None:
+        while True:
+            self._clocks_changed = trio.Event()
+            self._armed_until = clocks.next_wake()
+            with trio.move_on_at(self._armed_until):
+                await self._clocks_changed.wait()
+            match clocks.check(trio.current_time()):
+                case None:
+                    continue
+                case Limit() as limit:
+                    self._outbox.put(self._machine.limit(limit))
+                    if self._machine.decided:
+                        self._scope.cancel()
+                        await trio.sleep_forever()
+                case warning:
+                    self._outbox.put(self._machine.warn_idle(warning))
+
+    async def _tear_down(self, process: GuardedProcess) -> None:
+        """The one way out: end the tree, hear the guard's proof, keep what stderr still said."""
+        self._release_pace()
+        limits = self._job.limits
+        bound = limits.stop_grace_seconds + limits.teardown_grace_seconds + DRAIN_SECONDS + 2
+        with trio.move_on_after(bound, shield=True):
+            try:
+                self._report = self._report or await process.end()
+                self._exit(self._report)
+                with trio.move_on_after(DRAIN_SECONDS):
+                    await self._read_stderr(process)
+            finally:
+                await process.aclose()
+        if self._capsule is not None:
+            self._capsule.close(self._report, self._stderr.text())
