@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
+from agentsdock.backends.programs import Program
 from agentsdock.model.sessions import Session
 from agentsdock.streams.neutral import ParserSpec, StreamParser
 
@@ -20,8 +21,11 @@ class Completed:
 
 
 class RunProbe(Protocol):
-    """Runs a short command guarded, with empty stdin and bounded output.  Never raises OSError:
-    a command that cannot start has ``exit_code`` None and the reason in ``stderr``."""
+    """Runs a short command guarded, with empty stdin and bounded output; timeout in seconds.
+
+    Never raises OSError: a command that cannot start has ``exit_code`` None and the reason in
+    ``stderr``.  A cancelled probe leaves no process.
+    """
 
     async def __call__(
         self, argv: Sequence[str], *, env: Mapping[str, str], timeout: float
@@ -30,7 +34,12 @@ class RunProbe(Protocol):
 
 @frozen
 class Diagnostic:
-    """What is known of a CLI on this host.  ``executable`` never leaves the server."""
+    """What is known of a CLI on this host.
+
+    ``status`` is ready, missing, unauthenticated, error or unknown.  ``program`` (the file that
+    was probed) and ``features`` (what the probe learned, opaque to all but its backend) never
+    leave the server.  ``message`` and ``action`` name programs by their base name only.
+    """
 
     backend: str
     status: str = "unknown"
@@ -42,15 +51,18 @@ class Diagnostic:
     checked_at: str | None = None
     last_error: str | None = None
     last_error_at: str | None = None
-    executable: str | None = None
-    features: Mapping[str, Any] = field(factory=dict)
-    """Probed spellings that the command line then uses (private to the backend)."""
+    program: Program | None = None
+    features: Any = None
+
+    @property
+    def ready(self) -> bool:
+        return self.status == "ready"
 
     def public(self) -> dict[str, Any]:
         return {
             "backend": self.backend,
             "status": self.status,
-            "available": self.status == "ready",
+            "available": self.ready,
             "installed": self.installed,
             "authenticated": self.authenticated,
             "version": self.version,
@@ -69,7 +81,16 @@ class Admitted:
     backend: str
     executable: str
     version: str | None
-    features: Mapping[str, Any] = field(factory=dict)
+    features: Any = field(default=None, repr=False)
+
+
+@frozen
+class AttachedFile:
+    """A file that the user gave to a turn, where the CLI can read it."""
+
+    path: str
+    filename: str
+    content_type: str
 
 
 @frozen
@@ -85,7 +106,10 @@ class Envelope:
 
 @frozen
 class Command:
-    """How to start a turn.  ``shown_argv`` is ``argv`` with the prompt replaced."""
+    """How to start a turn.
+
+    ``shown_argv`` is what may be seen of ``argv``: the program's base name, no prompt.
+    """
 
     argv: tuple[str, ...]
     shown_argv: tuple[str, ...]
@@ -111,17 +135,34 @@ class Backend(Protocol):
         """Find and probe the CLI.  Never raises for what the CLI does."""
         ...
 
-    async def models(self, run: RunProbe, diagnostic: Diagnostic) -> dict[str, Any]:
-        """The catalogue entry less its ``diagnostic`` (see the wire contract, section 3)."""
+    async def check_sign_in(self, run: RunProbe, diagnostic: Diagnostic) -> Diagnostic:
+        """The diagnostic of a probed program after asking it once who is signed in."""
         ...
 
-    def fallback_models(self) -> dict[str, Any]:
-        """The catalogue entry where nothing can be asked."""
+    def missing(self) -> Diagnostic:
+        """The diagnostic of a CLI that is not there."""
+        ...
+
+    async def models(self, run: RunProbe, diagnostic: Diagnostic) -> dict[str, Any]:
+        """The catalogue entry less ``diagnostic`` and ``available`` (wire contract, section 3).
+
+        Starts nothing unless the diagnostic is ready.
+        """
+        ...
+
+    def fallback_models(self, source: str) -> dict[str, Any]:
+        """The same where nothing can be asked; ``source`` tells a person why."""
         ...
 
     def parser(self, spec: ParserSpec) -> StreamParser: ...
 
-    def compose(self, session: Session, prompt: str, files: Sequence[str]) -> Envelope:
+    def check_prompt(self, prompt: str, files: Sequence[AttachedFile] = ()) -> None:
+        """Raises PromptTooLarge where the user's own part alone cannot be carried."""
+        ...
+
+    def compose(
+        self, session: Session, prompt: str, files: Sequence[AttachedFile] = ()
+    ) -> Envelope:
         """The prompt as the CLI gets it: instructions and memory where they are due."""
         ...
 

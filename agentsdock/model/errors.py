@@ -6,6 +6,8 @@ status it becomes and ``detail()`` the value of the envelope's ``detail`` key.
 
 from typing import Any
 
+from agentsdock.model.codes import Code
+
 
 class DockError(Exception):
     """A refused request.  A ``code`` makes the detail an object instead of a string."""
@@ -49,6 +51,13 @@ class Conflict(DockError):
 
 class TooLarge(DockError):
     status = 413
+
+
+class PromptTooLarge(TooLarge):
+    """A prompt that its way to the CLI cannot carry.  Sizes in bytes."""
+
+    def __init__(self, message: str, *, size: int, limit: int) -> None:
+        super().__init__(message, code=Code.PROMPT_TOO_LARGE.value, size=size, limit=limit)
 
 
 class WrongMediaType(DockError):
