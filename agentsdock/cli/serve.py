@@ -1,0 +1,31 @@
+"""``agentsdock serve``: the server in the foreground."""
+
+import pathlib
+import sys
+
+import click
+
+
+@click.command()
+@click.option("--bind", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port, 0 for any.  [default: 7850]")
+@click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
+    help="Where everything is kept.  [default: ~/.agentsdock]",
+)
+def serve(bind: str | None, port: int | None, state_dir: pathlib.Path | None) -> None:
+    """Run the server until SIGTERM or ctrl-C.
+
+    Settings come from AGENTSDOCK_ variables; these options overrule them.
+    """
+    from agentsdock import config
+
+    try:
+        settings = config.load(bind=bind, port=port, state_dir=state_dir)
+    except config.SettingError as error:
+        click.echo(f"agentsdock: {error}", err=True)
+        sys.exit(2)
+    from agentsdock import app
+
+    sys.exit(app.main(settings))

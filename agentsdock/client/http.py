@@ -1,0 +1,214 @@
+"""A typed client of the server's HTTP and WebSocket interface, on Trio.
+
+It knows the wire and nothing of the server.  Every failure is one :class:`ApiError`.
+"""
+
+import contextlib
+import secrets
+import urllib.parse
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import trio
+from attrs import frozen
+
+from agentsdock.client.errors import ApiError, refusal, unreachable
+from agentsdock.client.events import EventStream, pump
+
+Json = dict[str, Any]
+
+TURN_TRIES = 3
+RETRY_SECONDS = 0.5
+
+
+@frozen
+class Accepted:
+    """A turn that the server took.  It runs as ``run_id``, or waits as ``queued_id``.
+
+    ``event`` is the durable event that says so; ``position`` counts from 1.
+    """
+
+    session_id: str
+    queued: bool
+    event: Json
+    run_id: str | None = None
+    queued_id: str | None = None
+    position: int | None = None
+
+
+@frozen
+class StopReceipt:
+    """How a stop ended.  ``outcome`` is ``stopped``, ``finished`` or ``idle``.
+
+    ``run_id`` and the rest are None where nothing ran.
+    """
+
+    outcome: str
+    run_id: str | None = None
+    terminal_seq: int | None = None
+    tree_empty: bool | None = None
+    processes_ended: int | None = None
+    elapsed_ms: float | None = None
+    rung: str | None = None
+
+
+class Client:
+    """One server.  An async context manager; ``timeout`` in seconds is for each single answer.
+
+    Proxies of the environment are not used: a token must not pass through them unasked.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = 60.0) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=timeout, trust_env=False
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.__aexit__(kind, value, trace)
+
+    async def health(self) -> Json:
+        return await self._call("GET", "/api/health")
+
+    async def catalog(self, *, refresh: bool = False) -> Json:
+        return await self._call(
+            "GET", "/api/runtime/catalog", params={"refresh": "true"} if refresh else {}
+        )
+
+    async def sessions(self) -> list[Json]:
+        """Summaries of all chats, in the server's order."""
+        reply = await self._call("GET", "/api/sessions", params={"summary": "true"})
+        found: list[Json] = reply["sessions"]
+        return found
+
+    async def session(self, session_id: str, **page: str | int | bool) -> Json:
+        """A chat with a page of its events (``after``, ``before``, ``limit``, ``tail``...)."""
+        params = {key: _param(value) for key, value in page.items()}
+        return await self._call("GET", _path(session_id), params=params)
+
+    async def create_session(self, **fields: Any) -> Json:
+        reply = await self._call("POST", "/api/sessions", json=fields)
+        session: Json = reply["session"]
+        return session
+
+    async def update_session(self, session_id: str, **fields: Any) -> Json:
+        return await self._call("PATCH", _path(session_id), json=fields)
+
+    async def delete_session(self, session_id: str) -> Json:
+        return await self._call("DELETE", _path(session_id))
+
+    async def post_turn(
+        self, session_id: str, prompt: str, *, key: str | None = None, **fields: Any
+    ) -> Accepted:
+        """Send a message.  A broken connection is tried again under the same idempotency key,
+        so the turn is taken once however often the request arrived.
+        """
+        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+        body = {"prompt": prompt, **fields}
+        for attempt in range(1, TURN_TRIES + 1):
+            try:
+                reply = await self._call(
+                    "POST", f"{_path(session_id)}/turns", json=body, headers=headers
+                )
+                break
+            except ApiError as error:
+                if error.status is not None or attempt == TURN_TRIES:
+                    raise
+                await trio.sleep(RETRY_SECONDS)
+        return Accepted(
+            session_id=session_id,
+            queued=reply["queued"],
+            event=reply["event"],
+            run_id=reply.get("run_id"),
+            queued_id=reply.get("queued_id"),
+            position=reply.get("position"),
+        )
+
+    async def stop(self, session_id: str) -> StopReceipt:
+        """Stop what runs; returns when its terminal event is durable."""
+        reply = await self._call("POST", f"{_path(session_id)}/stop")
+        names = ("run_id", "terminal_seq", "tree_empty", "processes_ended", "elapsed_ms", "rung")
+        return StopReceipt(
+            reply.get("outcome", "stopped"), **{name: reply.get(name) for name in names}
+        )
+
+    async def extend(
+        self, session_id: str, run_id: str, seconds: int, *, clock: str | None = None
+    ) -> Json:
+        """Give a running turn more time on one clock (``idle``, ``turn``) or both."""
+        body: Json = {"seconds": seconds} if clock is None else {"seconds": seconds, "clock": clock}
+        path = f"{_path(session_id)}/runs/{urllib.parse.quote(run_id, safe='')}/extend"
+        return await self._call("POST", path, json=body)
+
+    @contextlib.asynccontextmanager
+    async def events(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        visible: bool = False,
+        patience_seconds: float = 60.0,
+    ) -> AsyncIterator[EventStream]:
+        """Every event after ``after``, once and in order, over as many connections as it takes.
+
+        Iteration ends when the chat is deleted.  It raises ApiError where the server refuses,
+        where events are missing (code ``gap``), or where no connection comes about within
+        ``patience_seconds``.  ``visible`` leaves out raw events.
+        """
+        send, receive = trio.open_memory_channel[Json | ApiError](0)
+        url = f"{self.url.replace('http', 'ws', 1)}{_path(session_id)}/events"
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pump, self._http, url, after, visible, patience_seconds, send)
+            try:
+                yield EventStream(receive)
+            except Exception as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Json | None = None,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
+        try:
+            reply = await self._http.request(
+                method, path, json=json, params=params, headers=headers
+            )
+        except httpx.TransportError as error:
+            raise unreachable(self.url, error) from error
+        if not reply.is_success:
+            raise refusal(reply.status_code, reply.content)
+        try:
+            body: Json = reply.json()
+        except ValueError as error:
+            raise ApiError(
+                "the answer is not JSON", status=reply.status_code, action="Check the address."
+            ) from error
+        return body
+
+
+def _path(session_id: str) -> str:
+    return f"/api/sessions/{urllib.parse.quote(session_id, safe='')}"
+
+
+def _param(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
