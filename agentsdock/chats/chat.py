@@ -1,14 +1,17 @@
 """One chat in memory: what is durable of it, and what runs in it right now."""
 
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 from attrs import define, evolve, field
 
-from agentsdock.chats.live import LiveTurn
 from agentsdock.model.sessions import Head, Session, detail, summary
 from agentsdock.model.turns import QueuedTurn
+
+if TYPE_CHECKING:
+    from agentsdock.chats.live import LiveTurn
 
 _encode = msgspec.json.Encoder().encode
 
@@ -18,10 +21,10 @@ class Chat:
     """The state of a chat.  Whoever starts, stops or re-orders turns holds ``lock``."""
 
     session: Session
-    head: Head = Head()
+    head: Head = field(factory=Head)
     queue: list[QueuedTurn] = field(factory=list)
     """Waiting rows in the order in which they will run."""
-    live: LiveTurn | None = None
+    live: "LiveTurn | None" = None
     lock: trio.Lock = field(factory=trio.Lock)
     gone: bool = False
     retry_at: float = 0.0

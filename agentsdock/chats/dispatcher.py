@@ -74,7 +74,8 @@ class Dispatcher:
     ) -> Committed:
         """Claim the turn and run it in the background; its ``turn_started``.
 
-        ``changes`` are made durable with the claim.  Raises DockError (nothing happened) and StoreError.
+        ``changes`` are made durable with the claim.  Raises DockError (nothing happened) and
+        StoreError.
         """
         self._slots += 1
         try:
@@ -107,7 +108,7 @@ class Dispatcher:
         )
         if launch.refusal is not None:
             runner.fail(Code.PROMPT_TOO_LARGE, launch.refusal.message)
-        chat.live = LiveTurn(launch.run, runner, launch.envelope, launch.resumed)
+        chat.live = LiveTurn(launch.run, runner, launch.envelope, launch.resumed, recorder)
         return chat.live
 
     def _capsule(self, launch: Launch) -> CapsuleWriter | None:

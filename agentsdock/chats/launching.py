@@ -1,12 +1,14 @@
 """From a waiting turn to everything that is needed to run it."""
 
+import os
 import pathlib
+import tempfile
 from collections.abc import Mapping
 
 from attrs import evolve, frozen
 
 from agentsdock.backends.probing import Runtimes
-from agentsdock.backends.protocol import Backend, Command, Envelope, TurnContext
+from agentsdock.backends.protocol import Admitted, Backend, Command, Envelope, TurnContext
 from agentsdock.chats import bindings, memory
 from agentsdock.config import Settings
 from agentsdock.guard.contract import LaunchSpec
@@ -71,6 +73,9 @@ class Launcher:
             meta=run_meta(turn),
         )
         first = [_turn_started(run, session, turn)]
+        cwd = working_directory(session.cwd, self.settings.cwd)
+        if cwd != session.cwd:
+            first.append(_cwd_fallback(run, session.cwd, cwd))
         if bindings.must_roll_over(session):
             session, event = await self._roll_over(session, run)
             first.append(event)
@@ -83,7 +88,7 @@ class Launcher:
             session=session,
             first_events=tuple(first),
             envelope=envelope,
-            job=self._job(session, run, command),
+            job=self._job(session, run, command, cwd),
             machine=self._machine(backend, session, run, envelope),
             version=admitted.version,
             resumed=binding.session_id is not None,
@@ -91,23 +96,23 @@ class Launcher:
         )
 
     def _command(
-        self, backend: Backend, admitted: object, session: Session, envelope: Envelope, run: Run
+        self, backend: Backend, admitted: Admitted, session: Session, envelope: Envelope, run: Run
     ) -> tuple[Command | None, PromptTooLarge | None]:
         manifest = self.settings.state_dir / "sessions" / session.id / "manifests" / "current.json"
         context = TurnContext(session.id, run.id, self.server_url, str(manifest))
         try:
-            return backend.command(admitted, session, envelope, context), None  # type: ignore[arg-type]
+            return backend.command(admitted, session, envelope, context), None
         except PromptTooLarge as error:
             return None, error
 
-    def _job(self, session: Session, run: Run, command: Command | None) -> TurnJob:
+    def _job(self, session: Session, run: Run, command: Command | None, cwd: str) -> TurnJob:
         limits = self.settings.backends[session.backend].limits
         if command is None:
             return TurnJob(None, (), limits)
         spec = LaunchSpec(
             argv=command.argv,
             env=command.env,
-            cwd=session.cwd,
+            cwd=cwd,
             marker=f"{self.server_identity}:{run.id}",
             stdin=command.stdin,
             stop_signals=command.stop_signals,
@@ -201,6 +206,20 @@ def _turn_started(run: Run, session: Session, turn: QueuedTurn) -> Draft:
     if run.queued_id is not None:
         payload["queued_id"] = run.queued_id
     return Draft("turn_started", payload)
+
+
+def working_directory(wanted: str, default: str) -> str:
+    """The chat's folder, or where a turn runs when that is gone."""
+    for place in (wanted, default, os.path.expanduser("~")):
+        if os.path.isabs(place) and os.path.isdir(place):
+            return place
+    return tempfile.gettempdir()
+
+
+def _cwd_fallback(run: Run, wanted: str, cwd: str) -> Draft:
+    payload = {"run_id": run.id, "requested_cwd": wanted, "cwd": cwd}
+    message = "The chat's folder is not there; the turn runs in another one."
+    return Draft("cwd_fallback", {**payload, "message": message})
 
 
 def _title(session: Session, turn: QueuedTurn) -> str:

@@ -6,7 +6,8 @@ import trio
 from attrs import define, field
 
 from agentsdock.backends.protocol import Envelope
-from agentsdock.model.turns import Run
+from agentsdock.chats.recorder import TurnRecorder
+from agentsdock.model.turns import Run, RunState
 from agentsdock.turns.runner import TurnRunner
 
 
@@ -18,9 +19,14 @@ class LiveTurn:
     runner: TurnRunner
     envelope: Envelope
     resumed: bool
+    recorder: TurnRecorder
     ended: trio.Event = field(factory=trio.Event)
     terminal: dict[str, Any] | None = None
     terminal_seq: int | None = None
+
+    @property
+    def state(self) -> RunState:
+        return self.recorder.run.state
 
     def receipt(self) -> dict[str, Any]:
         """What a stop tells of this turn; only after ``ended``."""

@@ -1,0 +1,50 @@
+# Two commands do all the set-up on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE = 1
+
+.PHONY: demo test check chaos bench lock clean
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	touch $@
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	touch $@ $(VENV)/.runtime
+
+# Starts the server, runs one turn and shows it; stays up until ctrl-C (ONCE=1: ends after the turn).
+demo: $(VENV)/.runtime
+	$(BIN)/python -m agentsdock demo
+
+# Everything that must hold: style, types, layers, and every test.
+test: check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+chaos: $(VENV)/.dev
+	$(BIN)/python -m pytest -m chaos
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+# New versions of everything; the lock files carry hashes and no addresses.
+lock: $(VENV)/.dev
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+	    pyproject.toml --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+	    --extra dev pyproject.toml --output-file requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,126 @@
+"""The composition root: opens the store, the launcher, the turns and the web, in that order,
+and closes them in the reverse."""
+
+import contextlib
+import functools
+import gc
+import json
+import os
+import signal
+import sys
+
+import trio
+
+from agentsdock import logs
+from agentsdock.backends.probing import Runtimes
+from agentsdock.backends.registry import make_backends
+from agentsdock.chats.admission import Admission
+from agentsdock.chats.capsules import keep_compressing
+from agentsdock.chats.chats import Chats
+from agentsdock.chats.dispatcher import Dispatcher
+from agentsdock.chats.dock import Dock, Identity, identify
+from agentsdock.chats.launching import Launcher
+from agentsdock.chats.recovery import recover
+from agentsdock.chats.registry import Registry
+from agentsdock.chats.sessions import Sessions
+from agentsdock.config import Settings
+from agentsdock.guard.handle import ZygoteLauncher, run_once
+from agentsdock.store.feed import Feed
+from agentsdock.store.protocol import Store
+from agentsdock.store.sqlite import open_store
+from agentsdock.web.app import make_app
+from agentsdock.web.serve import bind, serve
+
+SHUTDOWN_SECONDS = 30.0
+"""Longest that turns may take to end and to be recorded once the server goes down."""
+
+log = logs.get_logger()
+
+
+def main(settings: Settings) -> None:
+    """Run the server until SIGTERM or SIGINT."""
+    trio.run(run, settings)
+
+
+async def run(settings: Settings) -> None:
+    """Serve until a signal, then leave in order: web, turns, store."""
+    stopping = trio.Event()
+    listeners = await bind(settings)
+    identity = identify(settings.state_dir)
+    async with (
+        ZygoteLauncher() as processes,
+        open_store(settings.state_dir) as store,
+        trio.open_nursery() as house,
+    ):
+        house.start_soon(_listen_for_signals, stopping)
+        address = listeners.address
+        dock = await _open_house(settings, identity, store, processes, house, stopping, address)
+        await house.start(serve, make_app(dock), listeners, settings, stopping)
+        _write_address(settings, address)
+        log.info("listening", address=address, version=identity.version)
+        house.start_soon(_after_start, dock)
+        await stopping.wait()
+        log.info("shutting down")
+        with trio.move_on_after(SHUTDOWN_SECONDS, shield=True):
+            await dock.chats.dispatcher.shut_down()
+        house.cancel_scope.cancel()
+
+
+async def _open_house(
+    settings: Settings,
+    identity: Identity,
+    store: Store,
+    processes: ZygoteLauncher,
+    house: trio.Nursery,
+    stopping: trio.Event,
+    address: str,
+) -> Dock:
+    feed = Feed(store)
+    registry = Registry(store, feed)
+    backends = make_backends(settings)
+    runtimes = Runtimes(settings, backends, functools.partial(run_once, processes))
+    launcher = Launcher(
+        settings, store, runtimes, backends, identity.server, identity.instance, address
+    )
+    dispatcher = Dispatcher(registry, settings, runtimes, launcher, processes, house)
+    loaded = await store.load()
+    registry.fill(loaded)
+    await recover(registry, loaded, identity.server)
+    house.start_soon(dispatcher.keep_draining)
+    house.start_soon(keep_compressing, settings, dispatcher)
+    chats = Chats(
+        settings,
+        store,
+        registry,
+        dispatcher,
+        Sessions(registry, dispatcher, settings),
+        Admission(registry, dispatcher, backends),
+        house,
+    )
+    return Dock(settings, identity, chats, runtimes, feed, store, stopping)
+
+
+async def _after_start(dock: Dock) -> None:
+    """What may happen once the server answers: it must not delay the first answer."""
+    await trio.to_thread.run_sync(logs.configure, sys.stderr)
+    gc.collect()
+    gc.freeze()
+    await dock.runtimes.catalog(refresh=False)
+
+
+async def _listen_for_signals(stopping: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            stopping.set()
+
+
+def _write_address(settings: Settings, address: str) -> None:
+    """Tell the command line of this user where the server is."""
+    path = settings.state_dir / "server.json"
+    scratch = path.with_suffix(f".{os.getpid()}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        scratch.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(scratch, flags, 0o600), "w") as file:
+        json.dump({"url": address, "pid": os.getpid()}, file)
+    scratch.replace(path)
