@@ -5,6 +5,7 @@ one chat take effect in the order in which they were submitted.  A unit that fai
 other.  Sequence numbers are given inside the transaction, so they have no gaps.
 """
 
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -20,15 +21,31 @@ class StoreError(Exception):
 
 
 class StoreFull(StoreError):
-    """No space or quota left."""
+    """No space or quota left.  The next unit may succeed: nothing has to be restarted."""
+
+
+class StoreBusy(StoreError):
+    """Another program held the database for longer than we wait; trying again may help."""
 
 
 class StoreDamaged(StoreError):
-    """The database is not readable; the message says which file was set aside."""
+    """The engine found the database unreadable while it was in use."""
+
+
+class StoreInUse(StoreError):
+    """Another server has this folder open; the message says which process."""
+
+
+class StoreTooNew(StoreError):
+    """A newer release wrote this database; it was left untouched."""
+
+
+class StoreClosed(StoreError):
+    """The store is closing or closed and takes no more work."""
 
 
 class SessionGone(StoreError):
-    """The chat of this unit was deleted."""
+    """The chat of this unit was deleted, or never existed."""
 
 
 class RunClosed(StoreError):
@@ -39,25 +56,39 @@ class RunExists(StoreError):
     """The chat has an open run, or this run id was used before."""
 
 
+class AnswerExists(StoreError):
+    """An answer is kept under this scope and key, and has not expired."""
+
+
 @frozen
 class PutSession:
+    """Create or replace the chat's stored fields.  A deleted chat is not brought back."""
+
     session: Session
 
 
 @frozen
 class DropSession:
-    """Remove the chat with its events, queue, runs and answers."""
+    """Remove the chat with its events, queue, runs and answers.
+
+    It is invisible at once and for good; its rows leave the file in small steps later.  The
+    unit must hold no events.
+    """
 
     session_id: str
 
 
 @frozen
 class PutQueued:
+    """Create or replace a waiting turn."""
+
     turn: QueuedTurn
 
 
 @frozen
 class DropQueued:
+    """Remove a waiting turn; one that is not there is no error."""
+
     queued_id: str
 
 
@@ -77,6 +108,16 @@ Change = PutSession | DropSession | PutQueued | DropQueued | KeepAnswer
 
 
 @frozen
+class SetAside:
+    """A stored row that could not be read: kept in a table of its own, out of the way."""
+
+    kind: str
+    """``session``, ``queued`` or ``run``."""
+    key: str
+    error: str
+
+
+@frozen
 class Loaded:
     """Everything that the house keeps in memory, as it stood at the last commit."""
 
@@ -85,43 +126,66 @@ class Loaded:
     queue: tuple[QueuedTurn, ...]
     """By chat, then position."""
     open_runs: tuple[Run, ...]
+    set_aside: tuple[SetAside, ...] = ()
+    """What this load could not read.  Queue rows and runs of such a chat are left out too."""
 
 
 OnCommit = Callable[[str, Sequence[Committed], Head], None]
-"""Called on the Trio thread, in commit order, before the unit's caller resumes."""
+"""Called with a chat's new events on the Trio thread, in commit order, before the unit's
+caller resumes.  It must not raise."""
 
 
 class Store(Protocol):
     on_commit: OnCommit
+    set_aside: pathlib.Path | None
+    """Where the database went that was found damaged at the start; None if it was sound."""
 
     async def load(self) -> Loaded: ...
 
     async def append(
         self, session_id: str, events: Sequence[Encoded] = (), changes: Sequence[Change] = ()
     ) -> list[Committed]:
-        """Commit a unit.  The work goes on if the caller is cancelled."""
+        """Commit a unit: the changes in the order given, then the events.
+
+        Returns when it is durable and published.  Once the unit is accepted the work goes on
+        even if the caller is cancelled.  A caller whose chat has too many uncommitted bytes
+        waits to be accepted; cancelled there, it leaves nothing behind.
+        """
         ...
 
     async def claim(
         self, run: Run, events: Sequence[Encoded], changes: Sequence[Change] = ()
     ) -> list[Committed]:
-        """Open a run together with its first events.  At most one run of a chat is open."""
+        """Open a run together with its first events.  At most one run of a chat is open.
+
+        Raises RunExists.
+        """
         ...
 
     async def renew(self, run: Run) -> None:
-        """Store an open run's newer facts (state, pids).  Raises RunClosed."""
+        """Store an open run's newer facts (state, pids).  Raises RunClosed.
+
+        A run with a higher fence takes over from the stored owner, who is refused from then
+        on; with the same fence only the same owner may write.
+        """
         ...
 
     async def finish(
         self, run: Run, events: Sequence[Encoded], changes: Sequence[Change] = ()
     ) -> list[Committed]:
-        """Close a run together with its terminal event.  Raises RunClosed the second time."""
+        """Close a run together with its one terminal event, fenced as ``renew``.
+
+        Raises RunClosed the second time.
+        """
         ...
 
     async def read_from(
         self, session_id: str, after: int, *, max_bytes: int = 256 * 1024, max_rows: int = 1000
     ) -> list[Committed]:
-        """The next events after a sequence number: at least one if there is any."""
+        """The next events after a sequence number: at least one if there is any.
+
+        Raises SessionGone.
+        """
         ...
 
     async def read_page(
@@ -133,10 +197,13 @@ class Store(Protocol):
         limit: int = 100,
         tail: bool = True,
         without: frozenset[str] = frozenset(),
+        max_bytes: int = 16 * 1024 * 1024,
     ) -> tuple[list[Committed], int]:
         """A page in ascending order, and how many events match ``after``/``before``/``without``.
 
-        ``tail`` takes the newest ``limit`` of the window, else the oldest.
+        ``tail`` takes the newest ``limit`` of the window, else the oldest.  A page that would
+        exceed ``max_bytes`` is shorter than ``limit``, but never empty for that reason.
+        Raises SessionGone.
         """
         ...
 
@@ -144,10 +211,20 @@ class Store(Protocol):
         """An unexpired kept answer."""
         ...
 
-    async def run_events(self, run_id: str) -> tuple[Run | None, list[Committed]]:
-        """A run (open or closed) and its events, for replay and reports."""
+    async def run_events(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        max_bytes: int = 1024 * 1024,
+        max_rows: int = 1000,
+    ) -> tuple[Run | None, list[Committed]]:
+        """A run (open or closed) and its next events after a sequence number.
+
+        The last page is the empty one.  Long runs are read in many pages, as in read_from.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Commit what was submitted, then close."""
+        """Commit what was submitted, then close.  Bounded in time."""
         ...

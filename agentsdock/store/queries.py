@@ -1,0 +1,130 @@
+"""The read side, as plain functions on a connection.
+
+Bodies are handed out as they lie on disk.  No read is unbounded, so that none keeps the
+write-ahead log from being reset.
+"""
+
+from contextlib import closing
+
+import apsw
+
+from agentsdock.model.events import Committed
+from agentsdock.model.turns import Run
+from agentsdock.store.engine import one_moment
+from agentsdock.store.protocol import KeepAnswer, SessionGone
+from agentsdock.store.records import read_run
+
+
+def read_from(
+    db: apsw.Connection, session_id: str, after: int, max_bytes: int, max_rows: int
+) -> list[Committed]:
+    with one_moment(db):
+        chat, _ = _standing(db, session_id)
+        return _page(
+            db,
+            "SELECT seq, type, run_id, body FROM events INDEXED BY events_by_seq"
+            " WHERE chat = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (chat, after, max_rows),
+            max_bytes,
+        )
+
+
+def read_page(
+    db: apsw.Connection,
+    session_id: str,
+    *,
+    after: int,
+    before: int | None,
+    limit: int,
+    tail: bool,
+    without: frozenset[str],
+    max_bytes: int,
+) -> tuple[list[Committed], int]:
+    """See the protocol.  Both answers are of one moment."""
+    with one_moment(db):
+        chat, last = _standing(db, session_id)
+        first = max(after, 0) + 1
+        if before is not None:
+            last = min(last, before - 1)
+        if first > last:
+            return [], 0
+        types = sorted(without)
+        # Sequence numbers have no gaps, so only the types left out have to be counted.
+        hidden = sum(_count(db, chat, kind, first, last) for kind in types)
+        marks = ", ".join("?" * len(types))
+        order = "DESC" if tail else "ASC"
+        page = _page(
+            db,
+            "SELECT seq, type, run_id, body FROM events INDEXED BY events_by_seq"  # noqa: S608
+            " WHERE chat = ? AND seq BETWEEN ? AND ?"
+            f" AND type NOT IN ({marks}) ORDER BY seq {order} LIMIT ?",
+            (chat, first, last, *types, limit),
+            max_bytes,
+        )
+    return page[::-1] if tail else page, last - first + 1 - hidden
+
+
+def _standing(db: apsw.Connection, session_id: str) -> tuple[int, int]:
+    """The chat's number and its last sequence number."""
+    row = db.execute(
+        "SELECT chat, seq FROM sessions JOIN heads USING (chat) WHERE id = ?", (session_id,)
+    ).fetchone()
+    if row is None:
+        raise SessionGone(f"there is no chat {session_id}")
+    return row[0], row[1]
+
+
+def _count(db: apsw.Connection, chat: int, kind: str, first: int, last: int) -> int:
+    row = db.execute(
+        "SELECT count(*) FROM events INDEXED BY events_by_type"
+        " WHERE chat = ? AND type = ? AND seq BETWEEN ? AND ?",
+        (chat, kind, first, last),
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def answer(db: apsw.Connection, scope: str, key: str, now: float) -> KeepAnswer | None:
+    row = db.execute(
+        "SELECT scope, key, request_hash, status, body, expires_at FROM answers"
+        " JOIN sessions USING (chat) WHERE scope = ? AND key = ? AND expires_at > ?",
+        (scope, key, now),
+    ).fetchone()
+    return KeepAnswer(*row) if row else None
+
+
+def run_events(
+    db: apsw.Connection, run_id: str, after: int, max_bytes: int, max_rows: int
+) -> tuple[Run | None, list[Committed]]:
+    """See the protocol.  Runs of a chat do not overlap, so a run's events need no index."""
+    with one_moment(db):
+        row = db.execute(
+            "SELECT chat, first_seq, ifnull(last_seq, seq), runs.body FROM runs"
+            " JOIN sessions USING (chat) JOIN heads USING (chat) WHERE runs.id = ?",
+            (run_id,),
+        ).fetchone()
+        if row is None:
+            return None, []
+        chat, first, last, body = row
+        page = _page(
+            db,
+            "SELECT seq, type, run_id, body FROM events INDEXED BY events_by_seq"
+            " WHERE chat = ? AND seq BETWEEN ? AND ? AND run_id = ? ORDER BY seq LIMIT ?",
+            (chat, max(first, after + 1), last, run_id, max_rows),
+            max_bytes,
+        )
+    return read_run(body), page
+
+
+def _page(
+    db: apsw.Connection, sql: str, bindings: tuple[object, ...], max_bytes: int
+) -> list[Committed]:
+    page: list[Committed] = []
+    size = 0
+    with closing(db.execute(sql, bindings)) as rows:
+        for row in rows:
+            event = Committed(*row)
+            size += len(event.body)
+            if page and size > max_bytes:
+                break
+            page.append(event)
+    return page

@@ -1,0 +1,129 @@
+"""The tables, as numbered steps.  A step that was released is never edited, only followed.
+
+Every chat has a number that is never used again.  What belongs to a chat hangs on that number,
+so a deleted chat is gone as soon as its ``sessions`` row is, and its rows can leave later.
+"""
+
+from collections.abc import Sequence
+
+import apsw
+
+from agentsdock.store.engine import transaction
+
+Migration = Sequence[str]
+
+_FIRST: Migration = (
+    """
+    CREATE TABLE sessions (
+        chat INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        body BLOB NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE heads (
+        chat INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        at TEXT,
+        type TEXT,
+        agent_seq INTEGER NOT NULL,
+        agent_at TEXT,
+        agent_type TEXT,
+        touched_at TEXT
+    ) STRICT
+    """,
+    # A rowid table: rows of over a thousand bytes would leave the pages of a WITHOUT ROWID
+    # one for overflow pages of their own, at twice the cost.
+    """
+    CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
+        chat INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        run_id TEXT,
+        body BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX events_by_seq ON events (chat, seq)",
+    "CREATE INDEX events_by_type ON events (chat, type, seq)",
+    """
+    CREATE UNIQUE INDEX one_terminal_event ON events (chat, run_id)
+    WHERE type IN ('turn_finished', 'turn_stopped')
+    """,
+    """
+    CREATE TABLE queue (
+        id TEXT NOT NULL UNIQUE,
+        chat INTEGER NOT NULL,
+        position REAL NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX queue_order ON queue (chat, position)",
+    """
+    CREATE TABLE runs (
+        id TEXT NOT NULL UNIQUE,
+        chat INTEGER NOT NULL,
+        open INTEGER NOT NULL,
+        owner TEXT NOT NULL,
+        fence INTEGER NOT NULL,
+        first_seq INTEGER NOT NULL,
+        last_seq INTEGER,
+        body BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX runs_by_chat ON runs (chat)",
+    "CREATE UNIQUE INDEX one_open_run ON runs (chat) WHERE open",
+    """
+    CREATE TABLE answers (
+        scope TEXT NOT NULL,
+        key TEXT NOT NULL,
+        chat INTEGER NOT NULL,
+        request_hash TEXT NOT NULL,
+        status INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        expires_at REAL NOT NULL,
+        UNIQUE (scope, key)
+    ) STRICT
+    """,
+    "CREATE INDEX answers_by_expiry ON answers (expires_at)",
+    "CREATE INDEX answers_by_chat ON answers (chat)",
+    """
+    CREATE TABLE dropped (
+        chat INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        purged INTEGER NOT NULL DEFAULT 0
+    ) STRICT
+    """,
+    "CREATE INDEX dropped_unpurged ON dropped (chat) WHERE NOT purged",
+    """
+    CREATE TABLE damaged (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        chat INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        error TEXT NOT NULL,
+        at TEXT NOT NULL
+    ) STRICT
+    """,
+)
+
+MIGRATIONS: Sequence[Migration] = (_FIRST,)
+
+
+def version(connection: apsw.Connection) -> int:
+    found = connection.pragma("user_version")
+    if not isinstance(found, int):
+        raise TypeError("user_version is not a number")
+    return found
+
+
+def migrate(connection: apsw.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    """Take the steps that are missing, each in a transaction of its own; how many they were."""
+    start = version(connection)
+    for number, steps in enumerate(migrations[start:], start + 1):
+        with transaction(connection):
+            for statement in steps:
+                connection.execute(statement)
+            connection.pragma("user_version", number)
+    return len(migrations) - start

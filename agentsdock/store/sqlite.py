@@ -1,0 +1,397 @@
+"""The ledger on SQLite: one writer with group commit, one reader that it never waits for.
+
+The writer is one task.  It takes what is waiting, commits it in a worker thread, and only then
+publishes and wakes the callers, so the size of a group follows the load by itself.
+"""
+
+import math
+import pathlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol, TypeVar
+
+import apsw
+import trio
+from attrs import define, field
+
+from agentsdock.model.events import TERMINAL_TYPES, Committed, Encoded
+from agentsdock.model.sessions import Head
+from agentsdock.model.turns import Run
+from agentsdock.store import ledger, loading, queries
+from agentsdock.store.engine import WAL_BYTES, log_bytes, translate, truncate_log
+from agentsdock.store.files import Opened, open_files
+from agentsdock.store.ledger import Claim, Finish, Renew, Unit
+from agentsdock.store.protocol import (
+    Change,
+    DropSession,
+    KeepAnswer,
+    Loaded,
+    OnCommit,
+    StoreClosed,
+    StoreError,
+)
+
+T = TypeVar("T")
+
+GROUP_ROWS = 2000
+GROUP_BYTES = 8 * 1024 * 1024
+UNCOMMITTED_BYTES = 1024 * 1024
+"""Of one chat; a single larger unit passes alone."""
+QUIET_SECONDS = 0.05
+"""How long nothing must have been written before the writer cleans up."""
+CLOSE_SECONDS = 30.0
+
+
+class RunBlocking(Protocol):
+    """How blocking work is carried out: :func:`run_in_thread` or :func:`run_inline`."""
+
+    async def __call__(
+        self,
+        work: Callable[[], T],
+        /,
+        *,
+        abandon_on_cancel: bool = False,
+        limiter: trio.CapacityLimiter | None = None,
+    ) -> T: ...
+
+
+async def run_in_thread(
+    work: Callable[[], T],
+    /,
+    *,
+    abandon_on_cancel: bool = False,
+    limiter: trio.CapacityLimiter | None = None,
+) -> T:
+    return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon_on_cancel, limiter=limiter)
+
+
+async def run_inline(
+    work: Callable[[], T],
+    /,
+    *,
+    abandon_on_cancel: bool = False,
+    limiter: trio.CapacityLimiter | None = None,
+) -> T:
+    """Block the event loop: for tests under a mock clock, which does not wait for threads."""
+    await trio.lowlevel.checkpoint()
+    return work()
+
+
+@define(eq=False)
+class _Waiting:
+    """A unit on its way to disk."""
+
+    unit: Unit
+    size: int
+    settled: trio.Event = field(factory=trio.Event)
+    outcome: ledger.Outcome | None = None
+
+
+@define(eq=False)
+class _Lane:
+    """What one chat has accepted and not yet committed, and who waits for room in it."""
+
+    size: int = 0
+    entry: trio.StrictFIFOLock = field(factory=trio.StrictFIFOLock)
+    room: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
+
+    def fits(self, size: int) -> bool:
+        return not self.size or self.size + size <= UNCOMMITTED_BYTES
+
+    @property
+    def idle(self) -> bool:
+        return not self.size and not self.room and not self.entry.locked()
+
+
+def _ignore(session_id: str, committed: Sequence[Committed], head: Head) -> None:
+    pass
+
+
+class SqliteStore:
+    """See :class:`agentsdock.store.protocol.Store`; made by :func:`open_store`."""
+
+    def __init__(
+        self, opened: Opened, *, clock: Callable[[], float], run_blocking: RunBlocking
+    ) -> None:
+        self.on_commit: OnCommit = _ignore
+        self.set_aside = opened.set_aside
+        self._opened = opened
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._writing = trio.CapacityLimiter(1)
+        self._reading = trio.CapacityLimiter(1)
+        self._waiting: deque[_Waiting] = deque()
+        self._lanes: dict[str, _Lane] = {}
+        self._arrival = trio.Event()
+        self._closing = False
+        self._untidy = True
+        self._in_hand: list[_Waiting] = []
+        self._released = False
+        self._stopped = trio.Event()
+        self._lifetime = trio.CancelScope(shield=True)
+
+    # -- the writer's side
+
+    async def append(
+        self, session_id: str, events: Sequence[Encoded] = (), changes: Sequence[Change] = ()
+    ) -> list[Committed]:
+        return await self._commit(Unit(session_id, tuple(events), tuple(changes)))
+
+    async def claim(
+        self, run: Run, events: Sequence[Encoded], changes: Sequence[Change] = ()
+    ) -> list[Committed]:
+        return await self._commit(Unit(run.session_id, tuple(events), tuple(changes), Claim(run)))
+
+    async def renew(self, run: Run) -> None:
+        await self._commit(Unit(run.session_id, (), (), Renew(run)))
+
+    async def finish(
+        self, run: Run, events: Sequence[Encoded], changes: Sequence[Change] = ()
+    ) -> list[Committed]:
+        terminal = [event for event in events if event.type in TERMINAL_TYPES]
+        if [event.run_id for event in terminal] != [run.id]:
+            raise ValueError(f"{run.id} must be finished with exactly one terminal event")
+        return await self._commit(Unit(run.session_id, tuple(events), tuple(changes), Finish(run)))
+
+    async def load(self) -> Loaded:
+        return await self._in_writer(loading.load, abandon=False)
+
+    async def aclose(self) -> None:
+        self._closing = True
+        self._arrival.set()
+        for lane in self._lanes.values():
+            lane.room.unpark_all()
+        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self._stopped.wait()
+            await self._release()
+        self._lifetime.cancel()
+
+    async def _release(self) -> None:
+        """Close the files, after the reads that are under way; not under a stuck writer."""
+        if not (self._released or self._in_hand):
+            self._released = True
+            await self._run_blocking(self._opened.close, limiter=self._reading)
+
+    async def _commit(self, unit: Unit) -> list[Committed]:
+        if any(isinstance(change, DropSession) for change in unit.changes) and (
+            unit.events or unit.step
+        ):
+            raise ValueError("a unit that drops a chat holds no events and no step of a run")
+        waiting = await self._accept(unit)
+        await waiting.settled.wait()
+        outcome = waiting.outcome
+        if isinstance(outcome, ledger.Done):
+            return outcome.committed
+        assert outcome is not None
+        raise outcome
+
+    async def _accept(self, unit: Unit) -> _Waiting:
+        """Put a unit in line, in the order of the callers; waits while its chat is full."""
+        waiting = _Waiting(unit, _size(unit))
+        lane = self._lanes.get(unit.session_id)
+        if lane is None:
+            lane = self._lanes[unit.session_id] = _Lane()
+        try:
+            if lane.entry.locked() or not lane.fits(waiting.size):
+                async with lane.entry:
+                    while not (self._closing or lane.fits(waiting.size)):
+                        await lane.room.park()
+                    self._line_up(waiting, lane)
+            else:
+                self._line_up(waiting, lane)
+        finally:
+            self._forget(unit.session_id, lane)
+        return waiting
+
+    def _line_up(self, waiting: _Waiting, lane: _Lane) -> None:
+        if self._closing:
+            raise StoreClosed("the store takes no more work")
+        lane.size += waiting.size
+        self._waiting.append(waiting)
+        self._arrival.set()
+
+    def _forget(self, session_id: str, lane: _Lane) -> None:
+        if lane.idle and self._lanes.get(session_id) is lane:
+            del self._lanes[session_id]
+
+    async def write(self) -> None:
+        """The writer task.  It outlives a cancelled nursery until :meth:`aclose`."""
+        try:
+            with self._lifetime:
+                while self._waiting or not self._closing:
+                    if self._waiting:
+                        await self._commit_group()
+                    else:
+                        await self._rest()
+        finally:
+            self._closing = True
+            for waiting in (*self._in_hand, *self._waiting):
+                waiting.outcome = StoreClosed("the store ended before it knew of a commit")
+                waiting.settled.set()
+            self._stopped.set()
+
+    async def _commit_group(self) -> None:
+        self._in_hand = self._take()
+        units = [waiting.unit for waiting in self._in_hand]
+        outcomes = await self._in_writer(
+            partial(ledger.commit, units=units, now=self._clock()), abandon=True
+        )
+        for waiting, outcome in zip(self._in_hand, outcomes, strict=True):
+            self._settle(waiting, outcome)
+        self._in_hand = []
+        self._untidy = True
+
+    def _take(self) -> list[_Waiting]:
+        group: list[_Waiting] = []
+        rows = size = 0
+        while self._waiting and rows < GROUP_ROWS and size < GROUP_BYTES:
+            waiting = self._waiting.popleft()
+            group.append(waiting)
+            rows += max(1, len(waiting.unit.events))
+            size += waiting.size
+        return group
+
+    def _settle(self, waiting: _Waiting, outcome: ledger.Outcome) -> None:
+        session_id = waiting.unit.session_id
+        waiting.outcome = outcome
+        if isinstance(outcome, ledger.Done) and outcome.committed:
+            self.on_commit(session_id, outcome.committed, outcome.head)
+        waiting.settled.set()
+        lane = self._lanes[session_id]
+        lane.size -= waiting.size
+        lane.room.unpark_all()
+        self._forget(session_id, lane)
+
+    async def _rest(self) -> None:
+        """Wait for work; clean up in small pieces once it has been quiet."""
+        self._arrival = trio.Event()
+        with trio.move_on_after(QUIET_SECONDS if self._untidy else math.inf):
+            await self._arrival.wait()
+            return
+        try:
+            self._untidy = await self._in_writer(self._tidy, abandon=True)
+        except StoreError:
+            self._untidy = False
+
+    def _tidy(self, db: apsw.Connection) -> bool:
+        if ledger.tidy(db, self._clock()):
+            return True
+        if log_bytes(db) > WAL_BYTES:
+            truncate_log(db)
+        return False
+
+    async def _in_writer(self, work: Callable[[apsw.Connection], T], *, abandon: bool) -> T:
+        db = self._opened.writer
+
+        def guarded() -> T:
+            try:
+                return work(db)
+            except apsw.Error as error:
+                raise translate(error, db) from error
+
+        # The writer task is cancelled only when a close has run out of time.
+        return await self._run_blocking(guarded, limiter=self._writing, abandon_on_cancel=abandon)
+
+    # -- the reader's side
+
+    async def read_from(
+        self, session_id: str, after: int, *, max_bytes: int = 256 * 1024, max_rows: int = 1000
+    ) -> list[Committed]:
+        return await self._read(
+            lambda db: queries.read_from(db, session_id, after, max_bytes, max_rows)
+        )
+
+    async def read_page(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int = 100,
+        tail: bool = True,
+        without: frozenset[str] = frozenset(),
+        max_bytes: int = 16 * 1024 * 1024,
+    ) -> tuple[list[Committed], int]:
+        return await self._read(
+            lambda db: queries.read_page(
+                db,
+                session_id,
+                after=after,
+                before=before,
+                limit=limit,
+                tail=tail,
+                without=without,
+                max_bytes=max_bytes,
+            )
+        )
+
+    async def answer(self, scope: str, key: str) -> KeepAnswer | None:
+        now = self._clock()
+        return await self._read(lambda db: queries.answer(db, scope, key, now))
+
+    async def run_events(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        max_bytes: int = 1024 * 1024,
+        max_rows: int = 1000,
+    ) -> tuple[Run | None, list[Committed]]:
+        return await self._read(
+            lambda db: queries.run_events(db, run_id, after, max_bytes, max_rows)
+        )
+
+    async def _read(self, query: Callable[[apsw.Connection], T]) -> T:
+        """Run a query in the reader's thread; a cancelled one is broken off in the engine."""
+        if self._released:
+            raise StoreClosed("the store is closed")
+        db = self._opened.reader
+        abandoned = False
+
+        def work() -> T:
+            while True:
+                try:
+                    return query(db)
+                except apsw.InterruptError:
+                    # The interruption was meant for an abandoned query just before this one.
+                    if abandoned:
+                        raise
+                except apsw.Error as error:
+                    raise translate(error, db) from error
+
+        try:
+            return await self._run_blocking(work, limiter=self._reading, abandon_on_cancel=True)
+        except trio.Cancelled:
+            abandoned = True
+            db.interrupt()
+            raise
+
+
+def _size(unit: Unit) -> int:
+    """Bytes that count as uncommitted; a small sum per row stands for all but the body."""
+    return sum(len(event.body) + 200 for event in unit.events) + 200
+
+
+@asynccontextmanager
+async def open_store(
+    folder: pathlib.Path,
+    *,
+    clock: Callable[[], float] = time.time,
+    run_blocking: RunBlocking = run_in_thread,
+) -> AsyncIterator[SqliteStore]:
+    """Open the database in a folder of its own, made if absent.
+
+    On the way out everything that was accepted is committed (for at most ``CLOSE_SECONDS``)
+    and the files are closed.  Raises StoreInUse, StoreTooNew or StoreError.
+    """
+    opened = await run_blocking(partial(open_files, folder))
+    store = SqliteStore(opened, clock=clock, run_blocking=run_blocking)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.write)
+        try:
+            yield store
+        finally:
+            await store.aclose()
