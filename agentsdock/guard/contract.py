@@ -1,5 +1,6 @@
 """What the runtime asks of a guarded process, and what it is told about it afterwards."""
 
+import errno
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -7,20 +8,26 @@ from attrs import frozen
 
 
 class SpawnFailed(Exception):
-    """The CLI could not be started.  ``errno`` is the system's, ``too_long`` an E2BIG."""
+    """The CLI could not be started.  ``errno`` is the system's, where it was the system."""
 
-    def __init__(self, message: str, errno: int | None = None) -> None:
+    def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
-        self.errno = errno
+        self.errno = number
+
+    @property
+    def too_long(self) -> bool:
+        """An argument, or all of argv and environment, was too long for the system."""
+        return self.errno == errno.E2BIG
 
 
 @frozen
 class LaunchSpec:
     """One process to guard.
 
-    ``stop_signals`` are sent in order, evenly spread over ``grace`` seconds, before SIGKILL.
-    ``stdin`` is written and closed; ``None`` is an empty stdin.  ``marker`` is put into the
-    environment so that a later server life can find what this one left.
+    ``argv[0]`` is a path.  ``stop_signals`` are sent in order, evenly spread over ``grace``
+    seconds, before SIGKILL; what will not die within ``teardown_grace`` seconds more is a
+    survivor.  ``stdin`` is all that the CLI can read; ``None`` is an empty stdin.  ``marker``
+    is put into the environment so that a later server life can find what this one left.
     """
 
     argv: tuple[str, ...]
@@ -30,6 +37,7 @@ class LaunchSpec:
     stdin: bytes | None = None
     stop_signals: tuple[str, ...] = ("SIGTERM",)
     grace: float = 2.0
+    teardown_grace: float = 1.5
     background: bool = True
     """Run at lower scheduling priority than the server."""
 
@@ -60,7 +68,7 @@ class Report:
 
 
 class GuardedProcess(Protocol):
-    """A running CLI under its guard.  Leaving its context ends the tree."""
+    """A running CLI under its guard.  Whoever launched it calls ``end`` and ``aclose``."""
 
     pid: int
     start_ticks: int | None
@@ -90,13 +98,19 @@ class GuardedProcess(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close our ends of the pipes.  Call after the report."""
+        """Close our ends of the pipes; the guard itself is gone afterwards.
+
+        Call after the report.  Without one the guard takes it for our death: SIGKILL, no grace.
+        """
         ...
 
 
 class Launcher(Protocol):
     async def launch(self, spec: LaunchSpec) -> GuardedProcess:
-        """Start a process under a guard of its own.  Raises SpawnFailed."""
+        """Start a process under a guard of its own.  Raises SpawnFailed.
+
+        Not cancelled half way: it returns what it started, or has started nothing.
+        """
         ...
 
     rung: str

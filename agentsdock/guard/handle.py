@@ -1,0 +1,488 @@
+"""The server's side of the guard: launch, read, stop, and the report."""
+
+import array
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+from attrs import evolve, frozen
+
+from agentsdock.guard import hunt
+from agentsdock.guard.contract import LaunchSpec, Report, SpawnFailed
+from agentsdock.guard.process_guard import (
+    LINUX,
+    MARKER_VARIABLE,
+    RUNG,
+    become_subreaper,
+)
+
+ZYGOTE = Path(__file__).with_name("zygote.py")
+STDOUT_PIPE_BYTES = 512 * 1024
+INLINE_FILE_BYTES = 1024 * 1024
+HANDSHAKE_SECONDS = 10.0
+EXIT_SECONDS = 1.0
+OVERDUE_SECONDS = 0.25
+CLEAR_SECONDS = 0.5
+READ_BYTES = 64 * 1024
+
+
+class _NotTaken(Exception):
+    """No guard took the job, so nothing was started and another zygote may be asked."""
+
+
+class _Control:
+    """The control socket: JSON lines from the guard, stop requests to it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._buffer = b""
+
+    async def next(self) -> dict[str, Any] | None:
+        """The next line; None when the guard has gone.  Cancelling loses nothing."""
+        await trio.lowlevel.checkpoint()
+        while b"\n" not in self._buffer:
+            try:
+                data = self._sock.recv(READ_BYTES)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._sock)
+                continue
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def ask_to_stop(self) -> None:
+        with suppress(OSError):  # a guard that has gone needs no asking
+            self._sock.send(b"s")
+
+    def close(self) -> None:
+        trio.lowlevel.notify_closing(self._sock)
+        self._sock.close()
+
+
+class ZygoteProcess:
+    """A CLI under a guard that the zygote forked.  Implements :class:`GuardedProcess`."""
+
+    def __init__(
+        self,
+        launcher: "ZygoteLauncher",
+        spec: LaunchSpec,
+        control: socket.socket,
+        stdout: int,
+        stderr: int,
+    ) -> None:
+        self.pid = 0
+        self.start_ticks: int | None = None
+        self.guard_pid = 0
+        self.guard_start: int | None = None
+        self._launcher = launcher
+        self._spec = spec
+        self._control = _Control(control)
+        self._stdout = trio.lowlevel.FdStream(stdout)
+        self._stderr = trio.lowlevel.FdStream(stderr)
+        self._guard_fd: int | None = None
+        self._stop_asked = False
+        self._reading = trio.Lock()
+        self._report: Report | None = None
+
+    async def start(self) -> None:
+        """Hear how the launch went.  Raises SpawnFailed or _NotTaken."""
+        accepted = await self._control.next()
+        if accepted is None:
+            raise _NotTaken
+        self.guard_pid = accepted["guard_pid"]
+        self.guard_start = accepted["guard_start"]
+        if LINUX:
+            self._guard_fd = hunt.hold(self.guard_pid, self.guard_start)
+        started = await self._control.next()
+        if started is None:
+            await self._clear()
+            raise SpawnFailed("the guard was lost while it started the program")
+        if started["type"] == "failed":
+            raise SpawnFailed(started["message"], started["errno"])
+        self.pid = started["pid"]
+        self.start_ticks = started["start_ticks"]
+
+    async def read_stdout(self, max_bytes: int) -> bytes:
+        return bytes(await self._stdout.receive_some(max_bytes))
+
+    async def read_stderr(self, max_bytes: int) -> bytes:
+        return bytes(await self._stderr.receive_some(max_bytes))
+
+    async def wait_report(self) -> Report:
+        async with self._reading:
+            if self._report is None:
+                message = await self._control.next()
+                self._report = await (self._lost() if message is None else self._told(message))
+            return self._report
+
+    async def _told(self, message: dict[str, Any]) -> Report:
+        report = Report(
+            exit_code=message["exit_code"],
+            killed=message["killed"],
+            processes_ended=message["processes_ended"],
+            survivors=tuple(message["survivors"]),
+            elapsed_ms=message["elapsed_ms"],
+            cpu_seconds=message["cpu_seconds"],
+            max_rss_bytes=message["max_rss_bytes"],
+            rung=message["rung"],
+        )
+        if report.tree_empty:
+            return report
+        await self._guard_gone()
+        ended, survivors = await self._clear()
+        return evolve(report, processes_ended=report.processes_ended + ended, survivors=survivors)
+
+    async def _lost(self) -> Report:
+        began = trio.current_time()
+        ended, survivors = await self._clear()
+        return self._lost_report(ended, survivors, trio.current_time() - began)
+
+    async def _clear(self) -> tuple[int, tuple[int, ...]]:
+        """End what has come to us from a guard that ended early; (processes ended, survivors)."""
+        ended, survivors = await self._launcher.clear(self._spec.marker, self.guard_start)
+        return len([one for one in ended if one.pid != self.pid]), survivors
+
+    def _lost_report(self, ended: int, survivors: tuple[int, ...], seconds: float) -> Report:
+        return Report(
+            exit_code=None,
+            killed=self._stop_asked,
+            processes_ended=ended,
+            survivors=survivors,
+            elapsed_ms=seconds * 1000,
+            cpu_seconds=None,
+            max_rss_bytes=None,
+            rung=RUNG,
+            guard_lost=True,
+        )
+
+    def request_stop(self) -> None:
+        if not self._stop_asked:
+            self._stop_asked = True
+            self._control.ask_to_stop()
+
+    async def end(self) -> Report:
+        self.request_stop()
+        bound = self._spec.grace + self._spec.teardown_grace + OVERDUE_SECONDS
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(bound):
+                return await self.wait_report()
+            self.kill_guard()
+            with trio.move_on_after(OVERDUE_SECONDS + CLEAR_SECONDS):
+                return await self.wait_report()
+        return self._lost_report(0, (self.guard_pid, self.pid), bound)
+
+    def kill_guard(self) -> None:
+        """What it held comes to us then, and its control socket ends without a report."""
+        with suppress(OSError):
+            if self._guard_fd is not None:
+                signal.pidfd_send_signal(self._guard_fd, signal.SIGKILL)
+            elif not LINUX:
+                os.kill(self.guard_pid, signal.SIGKILL)
+
+    async def _guard_gone(self) -> None:
+        if self._guard_fd is not None:
+            with trio.move_on_after(EXIT_SECONDS):
+                await trio.lowlevel.wait_readable(self._guard_fd)
+
+    async def aclose(self) -> None:
+        self._control.close()
+        with trio.CancelScope(shield=True):
+            await self._stdout.aclose()
+            await self._stderr.aclose()
+            await self._guard_gone()
+        if self._guard_fd is not None:
+            os.close(self._guard_fd)
+            self._guard_fd = None
+        self._launcher.reap()
+
+
+class _Zygote:
+    """The running zygote and our end of its request socket."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(ZYGOTE), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._requests = trio.socket.from_stdlib_socket(ours)
+        self._sending = trio.Lock()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    async def send(self, descriptors: list[int]) -> None:
+        """Hand a job to whichever guard is spare.  Raises _NotTaken."""
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+        try:
+            async with self._sending:
+                await self._requests.sendmsg([b"j"], [rights])
+        except ConnectionError:
+            raise _NotTaken from None
+
+    async def close(self) -> None:
+        """End it and its spare; running guards go on."""
+        self._requests.close()
+        wait = partial(self._process.wait, EXIT_SECONDS)
+        with suppress(subprocess.TimeoutExpired):
+            await trio.to_thread.run_sync(wait)
+            return
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            await trio.to_thread.run_sync(wait)
+
+
+class ZygoteLauncher:
+    """Starts guarded processes from one zygote.  An async context manager; see :class:`Launcher`.
+
+    While it is open this process is the subreaper of last resort (Linux): a child of ours in a
+    session that is neither ours nor a zygote's is an orphan of a dead guard.
+    """
+
+    rung = RUNG
+
+    def __init__(self, identity: str = "agentsdock") -> None:
+        """``identity`` begins the run markers of what :func:`run_once` starts."""
+        self.identity = identity
+        self._zygote: _Zygote | None = None
+        self._sessions: set[int] = set()
+        self._exclusive = trio.Lock()
+        """A starting zygote must not be taken for an orphan."""
+
+    async def __aenter__(self) -> Self:
+        if LINUX:
+            become_subreaper()
+        await self._healthy_zygote()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with trio.CancelScope(shield=True):
+            await self._drop_zygote()
+
+    async def launch(self, spec: LaunchSpec) -> ZygoteProcess:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        with trio.CancelScope(shield=True):
+            failed: _Zygote | None = None
+            for _ in range(2):
+                zygote = await self._healthy_zygote(failed)
+                try:
+                    return await self._launch(zygote, spec)
+                except _NotTaken:
+                    failed = zygote
+        raise SpawnFailed("no guard took the job: the program that forks them does not run")
+
+    async def _healthy_zygote(self, failed: _Zygote | None = None) -> _Zygote:
+        async with self._exclusive:
+            if self._zygote is not None and (self._zygote is failed or not self._zygote.alive):
+                await self._drop_zygote()
+            if self._zygote is None:
+                try:
+                    self._zygote = _Zygote()
+                except OSError as error:
+                    raise SpawnFailed(f"cannot start the guards: {error}", error.errno) from error
+                self._sessions.add(self._zygote.pid)
+            return self._zygote
+
+    async def _drop_zygote(self) -> None:
+        zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            await zygote.close()
+            self.reap()
+
+    async def _launch(self, zygote: _Zygote, spec: LaunchSpec) -> ZygoteProcess:
+        with ExitStack() as ours, ExitStack() as theirs:
+            try:
+                control, given = socket.socketpair()
+                ours.callback(control.close)
+                theirs.callback(given.close)
+                job = _keep(theirs, await _anonymous_file(_job(spec)))
+                stdin = _keep(theirs, await _stdin(spec.stdin))
+                stdout = _pipe(ours, theirs, STDOUT_PIPE_BYTES)
+                stderr = _pipe(ours, theirs)
+                await zygote.send([job, given.fileno(), stdin, stdout[1], stderr[1]])
+            except (OSError, ValueError) as error:
+                number = error.errno if isinstance(error, OSError) else errno.EINVAL
+                raise SpawnFailed(f"cannot prepare the launch: {error}", number) from error
+            theirs.close()
+            process = ZygoteProcess(self, spec, control, stdout[0], stderr[0])
+            ours.pop_all()
+        try:
+            with trio.fail_after(HANDSHAKE_SECONDS):
+                await process.start()
+        except trio.TooSlowError:
+            process.kill_guard()
+            await process.aclose()
+            raise SpawnFailed("the guard did not answer in time") from None
+        except (SpawnFailed, _NotTaken):
+            await process.aclose()
+            raise
+        return process
+
+    async def clear(
+        self, marker: str, since: int | None
+    ) -> tuple[list[hunt.Ended], tuple[int, ...]]:
+        """End every orphan of a guard that began at ``since`` (clock ticks) and is gone now.
+
+        Returns what was ended and the pids that still lived after the bounded time.
+        """
+
+        def wanted(process: hunt.Process, found: str | None) -> bool:
+            orphan = hunt.adopted(process) and process.session not in self._sessions
+            return found == marker or (orphan and process.start_ticks >= (since or 0))
+
+        async with self._exclusive:
+            search = hunt.Hunt(wanted)
+            survivors = await trio.to_thread.run_sync(search.run, CLEAR_SECONDS)
+        self.reap()
+        return search.ended, survivors
+
+    def reap(self) -> None:
+        """Collect the zombies that came to us: orphans, and guards and spares of a dead zygote."""
+        if LINUX:
+            hunt.reap_adopted(own=self._zygote.pid if self._zygote else None)
+
+
+def _keep(stack: ExitStack, fd: int) -> int:
+    stack.callback(os.close, fd)
+    return fd
+
+
+def _pipe(ours: ExitStack, theirs: ExitStack, size: int | None = None) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    _keep(ours, reader)
+    _keep(theirs, writer)
+    if size is not None and LINUX:
+        import fcntl
+
+        with suppress(OSError):  # beyond the user's share of pipe memory
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, size)
+    return reader, writer
+
+
+def _job(spec: LaunchSpec) -> bytes:
+    """Raises ValueError for text that has no bytes (a lone surrogate)."""
+    return json.dumps(
+        {
+            "argv": [_wire(word) for word in spec.argv],
+            "env": {_wire(name): _wire(value) for name, value in spec.env.items()}
+            | {MARKER_VARIABLE: _wire(spec.marker)},
+            "cwd": _wire(spec.cwd),
+            "marker": _wire(spec.marker),
+            "stop_signals": spec.stop_signals,
+            "grace": spec.grace,
+            "teardown_grace": spec.teardown_grace,
+            "background": spec.background,
+        }
+    ).encode()
+
+
+def _wire(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "surrogateescape")
+
+
+async def _stdin(data: bytes | None) -> int:
+    return os.open(os.devnull, os.O_RDONLY) if data is None else await _anonymous_file(data)
+
+
+async def _anonymous_file(data: bytes) -> int:
+    """A file without a name that holds the data, at its beginning: it needs no writer task."""
+    if len(data) > INLINE_FILE_BYTES:
+        return await trio.to_thread.run_sync(_write_file, data)
+    return _write_file(data)
+
+
+def _write_file(data: bytes) -> int:
+    if LINUX:
+        fd = os.memfd_create("agentsdock")
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+@frozen
+class Completed:
+    """``exit_code`` is None if the time was over first; the outputs are cut at the bound."""
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+
+
+async def run_once(
+    launcher: ZygoteLauncher,
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    cwd: str,
+    timeout: float,
+    max_output: int = 1 << 20,
+) -> Completed:
+    """Run a short command to its end under a guard, with nothing on stdin.
+
+    At the timeout (seconds) its tree is killed.  ``max_output`` bounds each of the outputs, in
+    bytes; the rest is read and dropped.  Raises SpawnFailed.
+    """
+    marker = f"{launcher.identity}:once"
+    spec = LaunchSpec(argv, env, cwd, marker, grace=0.0, background=False)
+    stdout, stderr = bytearray(), bytearray()
+    process = await launcher.launch(spec)
+
+    async def collect(read: Any, into: bytearray) -> None:
+        while data := await read(READ_BYTES):
+            into += data[: max_output - len(into)]
+
+    try:
+        with trio.move_on_after(timeout) as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(collect, process.read_stdout, stdout)
+                nursery.start_soon(collect, process.read_stderr, stderr)
+            report = await process.wait_report()
+    finally:
+        report = await process.end()
+        await process.aclose()
+    timed_out = scope.cancelled_caught
+    return Completed(
+        None if timed_out else report.exit_code, bytes(stdout), bytes(stderr), timed_out
+    )

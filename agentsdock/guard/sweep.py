@@ -1,0 +1,79 @@
+"""The boot sweep: ends what earlier lives of this server left behind, and says what it was.
+
+Found by the run marker in the environment or by a recorded (pid, start ticks), then by descent
+and by session; never by name.  On macOS by marker only.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+
+import trio
+from attrs import frozen
+
+from agentsdock.guard.hunt import Ended, Hunt, Process
+from agentsdock.guard.process_guard import LINUX, MARKER_VARIABLE
+
+SWEEP_SECONDS = 5.0
+
+
+@frozen
+class SweepRecord:
+    """A guard or a CLI as it was recorded: ``start_ticks`` is field 22 of ``/proc/PID/stat``."""
+
+    pid: int
+    start_ticks: int
+
+
+@frozen
+class SweepResult:
+    """``survivors`` are pids that still lived when the bounded time was over."""
+
+    ended: tuple[Ended, ...]
+    survivors: tuple[int, ...]
+
+
+async def sweep(
+    records: Iterable[SweepRecord], *, marker_prefix: str, seconds: float = SWEEP_SECONDS
+) -> SweepResult:
+    """End all that carries a marker with this prefix or is on record.
+
+    Call before the first launch of this life.  Searches until nothing is found, at most
+    ``seconds``; never ends this process or its ancestors.  Raises ValueError for an empty prefix,
+    which would match every marker.
+    """
+    if not marker_prefix:
+        raise ValueError("the marker prefix must not be empty")
+    if not LINUX:
+        return await trio.to_thread.run_sync(_sweep_by_ps, marker_prefix)
+    recorded = {(record.pid, record.start_ticks) for record in records}
+
+    def on_record(process: Process) -> bool:
+        return (process.pid, process.start_ticks) in recorded
+
+    def wanted(process: Process, marker: str | None) -> bool:
+        return on_record(process) or (marker or "").startswith(marker_prefix)
+
+    search = Hunt(wanted, leads=on_record)
+    survivors = await trio.to_thread.run_sync(search.run, seconds)
+    return SweepResult(tuple(search.ended), survivors)
+
+
+def _sweep_by_ps(marker_prefix: str) -> SweepResult:
+    listing = subprocess.run(
+        ["/bin/ps", "-axEww", "-o", "pid=,command="],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    ).stdout
+    wanted = f" {MARKER_VARIABLE}={marker_prefix}".encode()
+    found = [int(line.split(None, 1)[0]) for line in listing.splitlines() if wanted in line]
+    ended = []
+    for pid in found:
+        if pid not in (os.getpid(), os.getppid()):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                ended.append(Ended(pid, 0))
+    return SweepResult(tuple(ended), ())
