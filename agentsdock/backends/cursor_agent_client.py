@@ -314,7 +314,7 @@ def _incompatible(candidate: Candidate) -> Diagnostic:
     message = f"The installed Cursor CLI cannot be used: {candidate.problem}."
     found = Diagnostic(NAME, installed=True, version=candidate.version, program=candidate.program)
     told = _error(found, message)
-    update = f"Update it (`{candidate.program.name} update`) or set CURSOR_BIN to a newer one. "
+    update = f"Run `{candidate.program.name} update` or set CURSOR_BIN to a newer program. "
     # Nothing may run what was found unfit, so it is not pinned.
     return evolve(told, action=update + str(told.action), program=None)
 
