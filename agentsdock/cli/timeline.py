@@ -14,7 +14,7 @@ _CONTROL = re.compile(
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
-LABEL_WIDTH = 11
+LABEL_WIDTH = 12
 TEXT_CHARS = 4000
 DATA_CHARS = 200
 
@@ -64,6 +64,13 @@ def _data(value: Any) -> str:
     return one_line(text, DATA_CHARS)
 
 
+def _gist(given: Any) -> str:
+    """What a call is about: its command or its place, where it names one."""
+    fields = given if isinstance(given, dict) else {}
+    told = (fields.get(key) for key in ("command", "path", "file_path", "pattern", "url", "query"))
+    return _data(next((value for value in told if isinstance(value, str) and value), given))
+
+
 def _started(event: Event) -> Line:
     model = f", model {event['model']}" if event.get("model") else ""
     return Line("turn", f"{event.get('run_id')} ({event.get('backend')}{model})", "bold")
@@ -75,7 +82,7 @@ def _queued(event: Event) -> Line:
 
 def _tool_started(event: Event) -> Line:
     tool = event.get("tool") or {}
-    return Line("tool", f"{tool.get('name')} {_data(tool.get('input'))}", "cyan")
+    return Line("tool", f"{tool.get('name')} {_gist(tool.get('input'))}", "cyan")
 
 
 def _tool_finished(event: Event) -> Line:
@@ -85,7 +92,7 @@ def _tool_finished(event: Event) -> Line:
     exit_code = event.get("exit_code")
     status = f" (exit {exit_code})" if exit_code else ""
     style = {"ok": "green", "unfinished": "yellow"}.get(outcome, "red")
-    return Line(f"tool {outcome}"[:LABEL_WIDTH], f"{tool.get('name')}{status} {output}", style)
+    return Line(f"  {outcome}", f"{tool.get('name')}{status} {output}", style)
 
 
 def _warning(event: Event) -> Line:
@@ -104,7 +111,7 @@ def _finished(event: Event) -> Line:
     facts = [] if event.get("wall_seconds") is None else [f"{event['wall_seconds']:.1f} s"]
     if event.get("tree_empty") is False:
         facts.append(f"PROCESSES LEFT: {event.get('survivors')}")
-    elif event.get("tree_empty"):
+    elif event.get("tree_empty") and event.get("rung"):
         facts.append("no process left")
     if event.get("exit_overrun"):
         facts.append("the CLI did not exit by itself")
