@@ -38,6 +38,7 @@ from agentsdock.streams.jsonlines import (
     UNREADABLE,
     ContractError,
     JsonLineParser,
+    read_value,
     schema_error,
     word,
 )
@@ -149,7 +150,7 @@ class ClaudeParser(JsonLineParser[Line]):
         self.emit(Notice(f"system/{word(line.subtype)}"))
 
     def _accept_init(self, line: System) -> None:
-        resting = self._resting
+        self._resume()
         if self._session is None:
             if line.session_id is None or not PROVIDER_ID.match(line.session_id):
                 raise schema_error("the session id is not a usable identifier", "system", "init")
@@ -160,7 +161,9 @@ class ClaudeParser(JsonLineParser[Line]):
             self._session = line.session_id
             self.emit(Init(line.session_id, line.cwd, line.model))
         self._working += 1
-        if resting:
+
+    def _resume(self) -> None:
+        if self._resting:
             self.emit(Resumed())
 
     def _accept_question(self, line: ControlRequest) -> None:
@@ -286,6 +289,7 @@ class ClaudeParser(JsonLineParser[Line]):
             raise schema_error("a success without its text", "result", line.subtype)
         if not failed and line.subtype != "success":
             self.drift("type", f"result.{line.subtype}")
+        self._resume()
         self._close_refused(read_value(line.permission_denials))
         # An API failure is worded twice, as a message and here; once is enough.
         if failed and self._deltas.text() == line.result:
@@ -351,7 +355,7 @@ def _is_api_failure(line: Assistant) -> bool:
 def _timeout_seconds(name: str, given: Any) -> float | None:
     """What a shell call declares for itself (in milliseconds)."""
     value = given.get("timeout") if name == "Bash" and isinstance(given, dict) else None
-    if type(value) not in (int, float) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         return None
     return value / 1000
 
