@@ -8,14 +8,16 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 
 import trio
 
 from agentsdock import logs
+from agentsdock.backends.guarded_probe import GuardedProbe
 from agentsdock.backends.probing import Runtimes
+from agentsdock.backends.protocol import Backend
 from agentsdock.backends.registry import make_backends
 from agentsdock.chats.admission import Admission
-from agentsdock.chats.capsules import keep_compressing
 from agentsdock.chats.chats import Chats
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.dock import Dock, Identity, identify
@@ -24,7 +26,7 @@ from agentsdock.chats.recovery import recover
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.sessions import Sessions
 from agentsdock.config import Settings
-from agentsdock.guard.handle import ZygoteLauncher, run_once
+from agentsdock.guard.handle import ZygoteLauncher
 from agentsdock.store.feed import Feed
 from agentsdock.store.protocol import Store
 from agentsdock.store.sqlite import open_store
@@ -78,7 +80,7 @@ async def _open_house(
     feed = Feed(store)
     registry = Registry(store, feed)
     backends = make_backends(settings)
-    runtimes = Runtimes(settings, backends, functools.partial(run_once, processes))
+    runtimes = Runtimes(settings, backends, GuardedProbe(processes, settings.cwd))
     launcher = Launcher(
         settings, store, runtimes, backends, identity.server, identity.instance, address
     )
@@ -87,17 +89,23 @@ async def _open_house(
     registry.fill(loaded)
     await recover(registry, loaded, identity.server)
     house.start_soon(dispatcher.keep_draining)
-    house.start_soon(keep_compressing, settings, dispatcher)
+    house.start_soon(dispatcher.capsules.keep)
     chats = Chats(
         settings,
         store,
         registry,
         dispatcher,
         Sessions(registry, dispatcher, settings),
-        Admission(registry, dispatcher, backends),
+        Admission(registry, dispatcher, functools.partial(_measure, backends)),
         house,
     )
     return Dock(settings, identity, chats, runtimes, feed, store, stopping)
+
+
+def _measure(backends: Mapping[str, Backend], name: str, prompt: str) -> None:
+    """Raises PromptTooLarge for a message that can never fit its transport."""
+    if name in backends:
+        backends[name].check_prompt(prompt)
 
 
 async def _after_start(dock: Dock) -> None:

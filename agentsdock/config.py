@@ -63,6 +63,8 @@ class Settings:
     fork_memory_item_chars: int
     websocket_stall_seconds: float
     capsule_bytes: int
+    """Raw recording of one run; 0 records nothing."""
+    capsules_total_bytes: int
     environ: Mapping[str, str] = field(repr=False)
     """The server's own environment, from which a CLI's is made."""
 
@@ -231,5 +233,6 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
         fork_memory_item_chars=read.integer("FORK_MEMORY_ITEM_CHARS", 1800, floor=1),
         websocket_stall_seconds=read.number("WEBSOCKET_STALL_SECONDS", 10, floor=0.1),
         capsule_bytes=read.integer("CAPSULE_MAX_BYTES", 64 * MIB),
+        capsules_total_bytes=read.integer("CAPSULES_TOTAL_BYTES", 1024 * MIB),
         environ=dict(environ),
     )

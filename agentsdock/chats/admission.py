@@ -18,7 +18,7 @@ from agentsdock.model.ids import new_queued_id
 from agentsdock.model.requests import Idempotency, PostTurn
 from agentsdock.model.times import iso_now
 from agentsdock.model.turns import QueuedTurn
-from agentsdock.store.protocol import KeepAnswer, PutQueued, StoreError, StoreFull
+from agentsdock.store.protocol import Change, KeepAnswer, PutQueued, StoreError, StoreFull
 
 ANSWER_SECONDS = 24 * 3600.0
 log = get_logger()
@@ -121,7 +121,7 @@ class Admission:
             deferred = {"queued_id": turn.queued_id, "message": pressure, "remaining": place}
             events.append(Draft("turn_deferred", deferred))
         reply = {"queued": True, "queued_id": turn.queued_id, "position": place, "event": None}
-        changes = [PutQueued(turn), *keep(reply)]
+        changes: list[Change] = [PutQueued(turn), *keep(reply)]
         committed = await self.registry.write(chat, events, changes)
         chat.queue.append(turn)
         self.dispatcher.wake()

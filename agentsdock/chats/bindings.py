@@ -12,8 +12,9 @@ NEVER_STARTED = frozenset(
 RESUMES_BEFORE_ROLLOVER = 2
 
 
-def _with(session: Session, backend: str, binding: ProviderBinding) -> Session:
-    return evolve(session, **{backend: binding})
+def with_binding(session: Session, backend: str, binding: ProviderBinding) -> Session:
+    bound: Session = evolve(session, **{backend: binding})  # type: ignore[arg-type]
+    return bound
 
 
 def initialised(session: Session, backend: str, provider_id: str) -> Session:
@@ -23,7 +24,7 @@ def initialised(session: Session, backend: str, provider_id: str) -> Session:
         binding = evolve(binding, failed_resumes=0)
     else:
         binding = ProviderBinding(session_id=provider_id)
-    return evolve(_with(session, backend, binding), locked=True)
+    return evolve(with_binding(session, backend, binding), locked=True)
 
 
 def succeeded(session: Session, backend: str, envelope: Envelope) -> Session:
@@ -34,7 +35,7 @@ def succeeded(session: Session, backend: str, envelope: Envelope) -> Session:
         instruction_version=envelope.instruction_version,
         failed_resumes=0,
     )
-    session = _with(session, backend, binding)
+    session = with_binding(session, backend, binding)
     return evolve(session, memory_seed_used=True) if envelope.used_memory else session
 
 
@@ -43,7 +44,7 @@ def failed_before_init(session: Session, backend: str, code: Code) -> Session:
     if code in NEVER_STARTED:
         return session
     binding = session.binding(backend)
-    return _with(session, backend, evolve(binding, failed_resumes=binding.failed_resumes + 1))
+    return with_binding(session, backend, evolve(binding, failed_resumes=binding.failed_resumes + 1))
 
 
 def must_roll_over(session: Session) -> bool:
@@ -54,7 +55,7 @@ def must_roll_over(session: Session) -> bool:
 def rolled_over(session: Session, memory: str | None) -> Session:
     """Start afresh, with bounded memory of what was said."""
     return evolve(
-        _with(session, session.backend, ProviderBinding()),
+        with_binding(session, session.backend, ProviderBinding()),
         memory_seed=memory,
         memory_seed_used=False,
     )

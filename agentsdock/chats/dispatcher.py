@@ -9,7 +9,8 @@ from attrs import evolve
 from agentsdock.backends.probing import Runtimes
 from agentsdock.chats import bindings
 from agentsdock.chats.chat import Chat, paused
-from agentsdock.chats.launching import Launch, Launcher, capsule_path
+from agentsdock.chats.capsules import CapsuleKeeper, capsule_path
+from agentsdock.chats.launching import Launch, Launcher
 from agentsdock.chats.live import LiveTurn
 from agentsdock.chats.pressure import MEMORY_POLL_SECONDS, reason_to_wait
 from agentsdock.chats.recorder import TurnRecorder
@@ -25,7 +26,7 @@ from agentsdock.model.sessions import Session
 from agentsdock.model.turns import QueuedTurn, Run
 from agentsdock.store.protocol import Change, DropQueued, PutQueued, StoreError
 from agentsdock.turns.capsule import CapsuleWriter
-from agentsdock.turns.machine import StopReason
+from agentsdock.turns.verdicts import StopReason
 from agentsdock.turns.runner import TurnRunner
 
 STOP_SECONDS = 90.0
@@ -51,10 +52,14 @@ class Dispatcher:
         self._launcher = launcher
         self._processes = processes
         self._nursery = nursery
+        self.capsules = CapsuleKeeper(settings, self._live_runs)
         self._pace = trio.Semaphore(settings.launch_pace) if settings.launch_pace else None
         self._slots = 0
         self._closing = False
         self._wake = trio.Event()
+
+    def _live_runs(self) -> set[str]:
+        return {chat.live.run.id for chat in self._registry if chat.live is not None}
 
     # -- starting
 
@@ -135,6 +140,7 @@ class Dispatcher:
             chat.live = None
             live.ended.set()
             self.wake()
+            self.capsules.wake()
         terminal = live.terminal or {}
         turn_log.info(
             "turn ended",

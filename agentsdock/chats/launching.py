@@ -1,7 +1,6 @@
 """From a waiting turn to everything that is needed to run it."""
 
 import os
-import pathlib
 import tempfile
 from collections.abc import Mapping
 
@@ -20,8 +19,9 @@ from agentsdock.model.times import iso_now
 from agentsdock.model.turns import QueuedTurn, Run
 from agentsdock.store.protocol import Store
 from agentsdock.streams.neutral import ParserSpec
-from agentsdock.turns.machine import TurnFacts, TurnMachine
+from agentsdock.turns.machine import TurnMachine
 from agentsdock.turns.runner import TurnJob
+from agentsdock.turns.verdicts import TurnFacts
 
 TITLE_CHARS = 72
 
@@ -227,7 +227,3 @@ def _title(session: Session, turn: QueuedTurn) -> str:
         return session.title
     lines = turn.shown_prompt.strip().splitlines()
     return lines[0][:TITLE_CHARS].strip() if lines else session.title
-
-
-def capsule_path(state_dir: pathlib.Path, run_id: str) -> pathlib.Path:
-    return state_dir / "capsules" / f"{run_id}.capsule"

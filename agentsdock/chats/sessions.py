@@ -6,6 +6,7 @@ from typing import Any
 import trio
 from attrs import define, evolve, fields_dict
 
+from agentsdock.chats.bindings import with_binding
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.launching import switch_backend
@@ -26,7 +27,7 @@ from agentsdock.model.sessions import (
 )
 from agentsdock.model.times import iso_now
 from agentsdock.store.protocol import DropSession, PutSession
-from agentsdock.turns.machine import StopReason
+from agentsdock.turns.verdicts import StopReason
 
 DELETE_SECONDS = 15.0
 _POLICIES = (
@@ -91,8 +92,8 @@ class Sessions:
         }
         session = evolve(session, **policies)
         if provider_id:
-            binding = {backend: ProviderBinding(session_id=provider_id)}
-            session = evolve(session, locked=True, **binding)
+            bound = with_binding(session, backend, ProviderBinding(session_id=provider_id))
+            session = evolve(bound, locked=True)
         return evolve(session, sort_order=self.registry.top_of(Chat(session).section))
 
     async def patch(self, session_id: str, request: PatchSession) -> dict[str, Any]:

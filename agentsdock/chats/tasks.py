@@ -15,7 +15,7 @@ Ts = TypeVarTuple("Ts")
 
 def start_clean(nursery: trio.Nursery, work: Callable[[*Ts], Awaitable[Any]], *args: *Ts) -> None:
     """Start a task that inherits no context variables, so none of a web request's."""
-    contextvars.Context().run(nursery.start_soon, work, *args)
+    contextvars.Context().run(lambda: nursery.start_soon(work, *args))
 
 
 async def hand_over(nursery: trio.Nursery, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:

@@ -81,16 +81,3 @@ class Unavailable(DockError):
     """The runtime is not usable, the store has no space, or the server is going down."""
 
     status = 503
-
-
-class PromptTooLarge(TooLarge):
-    """A prompt that its CLI's transport cannot carry.  Sizes in bytes."""
-
-    def __init__(self, size: int, limit: int) -> None:
-        super().__init__(
-            f"The prompt is {size} bytes long; this CLI takes at most {limit} in one turn.",
-            code="prompt_too_large",
-            action="Shorten the message, or put the text into a file and name it.",
-            size=size,
-            limit=limit,
-        )

@@ -26,7 +26,8 @@ from agentsdock.model.limits import TurnLimits
 from agentsdock.store.protocol import SessionGone, StoreError, StoreFull
 from agentsdock.turns.capsule import CapsuleWriter
 from agentsdock.turns.clocks import Clocks, Limit
-from agentsdock.turns.machine import StopReason, TurnEnd, TurnMachine
+from agentsdock.turns.machine import TurnMachine
+from agentsdock.turns.verdicts import StopReason, TurnEnd
 from agentsdock.turns.outbox import Outbox
 
 READ_BYTES = 256 * 1024
@@ -179,8 +180,8 @@ class TurnRunner:
             with self._scope:
                 if self._job.spec is not None:
                     process = await self._launch(self._job.spec)
-                if process is not None:
-                    await self._live(process)
+                    if process is not None:
+                        await self._live(process, self._job.spec.cwd)
         finally:
             if process is not None:
                 await self._tear_down(process)
@@ -208,9 +209,9 @@ class TurnRunner:
             self._pace.release()
             self._pace = None
 
-    async def _live(self, process: GuardedProcess) -> None:
+    async def _live(self, process: GuardedProcess, cwd: str) -> None:
         self._clocks = Clocks(self._job.limits, trio.current_time())
-        self._outbox.put(self._machine.spawned(self._job.shown_argv, self._job.spec.cwd))
+        self._outbox.put(self._machine.spawned(self._job.shown_argv, cwd))
         async with trio.open_nursery() as tasks:
             tasks.start_soon(self._recorder.handed_over, process)
             tasks.start_soon(self._keep_time, self._clocks)
@@ -265,7 +266,8 @@ class TurnRunner:
                 case None:
                     continue
                 case Limit() as limit:
-                    self._outbox.put(self._machine.limit(limit))
+                    budget = clocks.budget(limit)
+                    self._outbox.put(self._machine.limit(limit, budget))
                     if self._machine.decided:
                         self._scope.cancel()
                         await trio.sleep_forever()
