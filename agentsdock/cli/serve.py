@@ -19,13 +19,10 @@ def serve(bind: str | None, port: int | None, state_dir: pathlib.Path | None) ->
 
     Settings come from AGENTSDOCK_ variables; these options overrule them.
     """
-    from agentsdock import config
+    from agentsdock import app, config
 
     try:
-        settings = config.load(bind=bind, port=port, state_dir=state_dir)
+        app.main(config.load(bind=bind, port=port, state_dir=state_dir))
     except config.SettingError as error:
         click.echo(f"agentsdock: {error}", err=True)
         sys.exit(2)
-    from agentsdock import app
-
-    sys.exit(app.main(settings))

@@ -70,7 +70,12 @@ def running_server(
     log = state / "server.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            process_group=0,  # ctrl-C is for whoever started the server, not for the server
         )
     try:
         url = _wait_ready(process, address, log, time.monotonic() + ready_seconds)
