@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 import apsw
-from attrs import evolve, frozen
+from attrs import frozen
 
 from agentsdock.model.events import Committed, Encoded, with_seq
 from agentsdock.model.sessions import Head
@@ -102,7 +102,8 @@ def apply(db: apsw.Connection, unit: Unit, now: float) -> Done:
         _change(db, unit.session_id, change, now)
     if any(isinstance(change, DropSession) for change in unit.changes):
         return Done([], Head())
-    chat, head = _standing(db, unit.session_id)
+    chat = _chat(db, unit.session_id)
+    head = _head(db, chat)
     if unit.step is not None:
         _step(db, chat, unit.step, first=head.seq + 1, last=head.seq + len(unit.events))
     if not unit.events:
@@ -118,15 +119,14 @@ def _chat(db: apsw.Connection, session_id: str) -> int:
     return chat
 
 
-def _standing(db: apsw.Connection, session_id: str) -> tuple[int, Head]:
+def _head(db: apsw.Connection, chat: int) -> Head:
     row = db.execute(
-        "SELECT chat, seq, at, type, agent_seq, agent_at, agent_type, touched_at"
-        " FROM sessions JOIN heads USING (chat) WHERE id = ?",
-        (session_id,),
+        "SELECT seq, at, type, agent_seq, agent_at, agent_type, touched_at"
+        " FROM heads WHERE chat = ?",
+        (chat,),
     ).fetchone()
-    if row is None:
-        raise SessionGone(f"there is no chat {session_id}")
-    return row[0], Head(*row[1:])
+    assert row is not None, "every chat has a head"
+    return Head(*row)
 
 
 def _append(db: apsw.Connection, chat: int, head: Head, events: Sequence[Encoded]) -> Done:
@@ -163,20 +163,23 @@ def _append(db: apsw.Connection, chat: int, head: Head, events: Sequence[Encoded
 
 def moved(head: Head, events: Sequence[Encoded]) -> Head:
     """Where a timeline stands after more events."""
-    spoken, touched_at = None, head.touched_at
+    spoken: tuple[int, Encoded] | None = None
+    touched_at = head.touched_at
     for seq, event in enumerate(events, head.seq + 1):
         if event.agent_visible:
             spoken = seq, event
         if event.touches and event.ts > (touched_at or ""):
             touched_at = event.ts
     last = events[-1]
-    head = evolve(
-        head, seq=head.seq + len(events), at=last.ts, type=last.type, touched_at=touched_at
+    return Head(
+        seq=head.seq + len(events),
+        at=last.ts,
+        type=last.type,
+        agent_seq=spoken[0] if spoken else head.agent_seq,
+        agent_at=spoken[1].ts if spoken else head.agent_at,
+        agent_type=spoken[1].type if spoken else head.agent_type,
+        touched_at=touched_at,
     )
-    if spoken is None:
-        return head
-    seq, event = spoken
-    return evolve(head, agent_seq=seq, agent_at=event.ts, agent_type=event.type)
 
 
 def _step(
@@ -258,22 +261,24 @@ def _keep(db: apsw.Connection, chat: int, answer: KeepAnswer, now: float) -> Non
         "DELETE FROM answers WHERE scope = ? AND key = ? AND expires_at <= ?",
         (answer.scope, answer.key, now),
     )
-    try:
-        db.execute(
-            "INSERT INTO answers (scope, key, chat, request_hash, status, body, expires_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                answer.scope,
-                answer.key,
-                chat,
-                answer.request_hash,
-                answer.status,
-                answer.body,
-                answer.expires_at,
-            ),
-        )
-    except apsw.ConstraintError as error:
-        raise AnswerExists(f"{answer.scope} was answered already under this key") from error
+    db.execute(
+        "INSERT INTO answers (scope, key, chat, request_hash, status, body, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (scope, key) DO UPDATE SET status = excluded.status,"
+        " body = excluded.body, expires_at = excluded.expires_at"
+        " WHERE request_hash = excluded.request_hash",
+        (
+            answer.scope,
+            answer.key,
+            chat,
+            answer.request_hash,
+            answer.status,
+            answer.body,
+            answer.expires_at,
+        ),
+    )
+    if not db.changes():
+        raise AnswerExists(f"{answer.scope} was answered already under this key")
 
 
 _OF_A_CHAT = ("events", "runs", "queue", "answers")

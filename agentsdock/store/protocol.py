@@ -57,7 +57,7 @@ class RunExists(StoreError):
 
 
 class AnswerExists(StoreError):
-    """An answer is kept under this scope and key, and has not expired."""
+    """An answer to another request is kept under this scope and key, and has not expired."""
 
 
 @frozen
@@ -94,7 +94,10 @@ class DropQueued:
 
 @frozen
 class KeepAnswer:
-    """The first answer to an idempotent request, kept until ``expires_at`` (epoch seconds)."""
+    """The answer to an idempotent request, kept until ``expires_at`` (epoch seconds).
+
+    A newer one for the same request (by its hash) replaces it.
+    """
 
     scope: str
     key: str

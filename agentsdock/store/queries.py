@@ -14,6 +14,8 @@ from agentsdock.store.engine import one_moment
 from agentsdock.store.protocol import KeepAnswer, SessionGone
 from agentsdock.store.records import read_run
 
+_INDEXED = "raw_event"
+
 
 def read_from(
     db: apsw.Connection, session_id: str, after: int, max_bytes: int, max_rows: int
@@ -50,7 +52,7 @@ def read_page(
             return [], 0
         types = sorted(without)
         # Sequence numbers have no gaps, so only the types left out have to be counted.
-        hidden = sum(_count(db, chat, kind, first, last) for kind in types)
+        hidden = _count(db, chat, types, first, last)
         marks = ", ".join("?" * len(types))
         order = "DESC" if tail else "ASC"
         page = _page(
@@ -67,18 +69,29 @@ def read_page(
 def _standing(db: apsw.Connection, session_id: str) -> tuple[int, int]:
     """The chat's number and its last sequence number."""
     row = db.execute(
-        "SELECT chat, seq FROM sessions JOIN heads USING (chat) WHERE id = ?", (session_id,)
+        "SELECT chat, (SELECT seq FROM heads WHERE heads.chat = sessions.chat)"
+        " FROM sessions WHERE id = ?",
+        (session_id,),
     ).fetchone()
     if row is None:
         raise SessionGone(f"there is no chat {session_id}")
     return row[0], row[1]
 
 
-def _count(db: apsw.Connection, chat: int, kind: str, first: int, last: int) -> int:
+def _count(db: apsw.Connection, chat: int, types: list[str], first: int, last: int) -> int:
+    """How many events of these types there are: at once for raw events, else by a scan."""
+    if not types:
+        return 0
+    if types == [_INDEXED]:
+        # The partial index is only taken when the type is spelt out.
+        matching, bound = f"INDEXED BY events_raw WHERE type = '{_INDEXED}'", []
+    else:
+        marks = ", ".join("?" * len(types))
+        matching, bound = f"INDEXED BY events_by_seq WHERE type IN ({marks})", types
     row = db.execute(
-        "SELECT count(*) FROM events INDEXED BY events_by_type"
-        " WHERE chat = ? AND type = ? AND seq BETWEEN ? AND ?",
-        (chat, kind, first, last),
+        f"SELECT count(*) FROM events {matching}"  # noqa: S608
+        " AND chat = ? AND seq BETWEEN ? AND ?",
+        (*bound, chat, first, last),
     ).fetchone()
     return int(row[0]) if row else 0
 

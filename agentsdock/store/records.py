@@ -12,6 +12,7 @@ import msgspec
 from agentsdock.model.convert import converter
 from agentsdock.model.sessions import CURSOR_PERMISSION_MODES, Session
 from agentsdock.model.turns import QueuedTurn, Run
+from agentsdock.store.protocol import StoreError
 
 T = TypeVar("T")
 
@@ -19,7 +20,7 @@ dump = msgspec.json.Encoder().encode
 """Raises UnicodeEncodeError for text that is no Unicode (a lone surrogate)."""
 
 
-class Unreadable(Exception):
+class Unreadable(StoreError):
     """A stored body that is not what it should be; the message names the fields."""
 
 
