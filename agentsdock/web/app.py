@@ -1,0 +1,25 @@
+"""The application: the areas' blueprints behind the gate, with one way to say no."""
+
+from typing import TYPE_CHECKING
+
+from quart_trio import QuartTrio
+
+from agentsdock.web import errors, events, health, sessions, turns
+from agentsdock.web.gate import Gate, Policy
+
+if TYPE_CHECKING:
+    from agentsdock.chats.dock import Dock
+
+
+def make_app(dock: "Dock") -> QuartTrio:
+    """Routes are exact paths: nothing here ever redirects."""
+    app = QuartTrio("agentsdock", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = errors.MAX_BODY_BYTES
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+    errors.install(app)
+    for area in (health, sessions, turns, events):
+        app.register_blueprint(area.blueprint(dock))
+    app.asgi_app = Gate(app.asgi_app, Policy.of(dock.settings))  # type: ignore[method-assign]
+    return app

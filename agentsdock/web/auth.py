@@ -1,0 +1,55 @@
+"""Who may call: one shared token, in any of the carriers that clients use.
+
+Without a token (loopback only, see the settings) everything is open.
+"""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import parse_qsl
+
+EVENTS_PROTOCOL = "agentsdock-events-v1"
+_TOKEN_PROTOCOL = b"agentsdock-token."
+_TOKEN_HEADERS = (b"x-agentsdock-token", b"x-zenithdock-token")
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+def needs_token(path: str) -> bool:
+    """Of the decoded path, as routing sees it."""
+    return path in ("/api", "/metrics") or path.startswith("/api/")
+
+
+def is_authorized(scope: Any, token: bytes) -> bool:
+    """Whether any carrier of this request holds the token, compared in constant time."""
+    return any(hmac.compare_digest(offered, token) for offered in _carried(scope))
+
+
+def _carried(scope: Any) -> Iterator[bytes]:
+    headers: Headers = scope["headers"]
+    for name, value in headers:
+        if name in _TOKEN_HEADERS:
+            yield value
+        elif name == b"authorization":
+            scheme, _, credentials = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                yield credentials.strip()
+        elif name == b"sec-websocket-protocol" and scope["type"] == "websocket":
+            yield from _in_subprotocols(value)
+    for name, value in parse_qsl(scope["query_string"], keep_blank_values=True):
+        if name == b"token":
+            yield value
+
+
+def _in_subprotocols(value: bytes) -> Iterator[bytes]:
+    """``agentsdock-token.<base64url of the token, unpadded>`` among the offered protocols."""
+    for offer in value.split(b","):
+        offer = offer.strip()
+        if offer.startswith(_TOKEN_PROTOCOL):
+            text = offer.removeprefix(_TOKEN_PROTOCOL)
+            try:
+                yield base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
+            except binascii.Error:
+                continue

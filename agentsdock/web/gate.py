@@ -1,0 +1,161 @@
+"""The gate in front of every route: what is refused on sight of a request's head.
+
+It keeps foreign web pages out of a server on loopback: a rebound name fails the ``Host``
+check, a page that posts or opens a socket fails on ``Origin``, ``Sec-Fetch-Site`` or the
+content type.  Native clients send none of these and are not affected.  A refusal is sent
+before any of the body is read.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from agentsdock.config import Settings
+from agentsdock.model.errors import (
+    BadRequest,
+    DockError,
+    Forbidden,
+    Unauthorized,
+    WrongMediaType,
+)
+from agentsdock.web.auth import is_authorized, needs_token
+from agentsdock.web.errors import MAX_BODY_BYTES, body_too_large, envelope
+
+LINGER_SECONDS = 1.0
+"""How long a refused client may go on sending, so that it gets to read its answer."""
+
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+@frozen
+class Policy:
+    """Who may knock.  Names and origins are lower case."""
+
+    token: bytes | None
+    hosts: frozenset[str]
+    origins: frozenset[str]
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Policy":
+        return cls(
+            settings.token.encode() if settings.token else None,
+            frozenset(name.lower() for name in ("localhost", *settings.allowed_hosts)),
+            frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins),
+        )
+
+
+class Gate:
+    """An ASGI application in front of another."""
+
+    def __init__(self, app: Callable[[Any, Receive, Send], Awaitable[None]], policy: Policy):
+        self._app = app
+        self._policy = policy
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            try:
+                check(scope, self._policy)
+            except DockError as error:
+                await _refuse(error, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def check(scope: Any, policy: Policy) -> None:
+    """Raises the DockError that the request's head earns, in the order of this list."""
+    if not scope["path"].startswith("/"):
+        raise BadRequest("the request target must be a path")
+    host = _single(scope, b"host")
+    if host is None or not _is_known_host(host, policy):
+        raise Forbidden(
+            "This name is not one of this server's. Use localhost or an IP address, or list the "
+            "name in AGENTSDOCK_ALLOWED_HOSTS."
+        )
+    _check_page(scope, host, policy)
+    if policy.token and needs_token(scope["path"]) and not is_authorized(scope, policy.token):
+        raise Unauthorized("unauthorized")
+    if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
+        _check_body(scope)
+
+
+def _values(scope: Any, name: bytes) -> list[str]:
+    return [value.decode("latin-1").strip() for key, value in scope["headers"] if key == name]
+
+
+def _single(scope: Any, name: bytes) -> str | None:
+    values = _values(scope, name)
+    return values[0].lower() if len(values) == 1 else None
+
+
+def _is_known_host(host: str, policy: Policy) -> bool:
+    if host.startswith("["):
+        address, bracket, port = host[1:].partition("]")
+        return bool(bracket) and _is_port(port) and _is_ip(address, ipaddress.IPv6Address)
+    name, colon, digits = host.partition(":")
+    return _is_port(colon + digits) and (
+        name in policy.hosts or _is_ip(name, ipaddress.IPv4Address)
+    )
+
+
+def _is_port(text: str) -> bool:
+    return not text or (text[0] == ":" and text[1:].isascii() and text[1:].isdigit())
+
+
+def _is_ip(text: str, kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _check_page(scope: Any, host: str, policy: Policy) -> None:
+    """A browser says which page asks; pages of others are refused."""
+    origins = _values(scope, b"origin")
+    if origins:
+        origin = origins[0].lower()
+        own = f"http://{host}"
+        if len(origins) > 1 or (origin != own and origin not in policy.origins):
+            raise Forbidden("requests from pages of other origins are refused")
+        return
+    if set(_values(scope, b"sec-fetch-site")) <= {"same-origin", "none"}:
+        return
+    navigates = _values(scope, b"sec-fetch-mode") == ["navigate"]
+    if not navigates or needs_token(scope["path"]) or scope.get("method") != "GET":
+        raise Forbidden("requests from pages of other sites are refused")
+
+
+def _check_body(scope: Any) -> None:
+    types = _values(scope, b"content-type")
+    lengths = _values(scope, b"content-length")
+    has_body = bool(_values(scope, b"transfer-encoding")) or lengths not in ([], ["0"])
+    is_json = [kind.partition(";")[0].strip().lower() for kind in types] == ["application/json"]
+    if not is_json and (has_body or types):
+        raise WrongMediaType("the body must be JSON, sent as application/json")
+    if lengths and int(lengths[0]) > MAX_BODY_BYTES:
+        raise body_too_large()
+
+
+async def _refuse(error: DockError, scope: Any, receive: Receive, send: Send) -> None:
+    kind = "http.response" if scope["type"] == "http" else "websocket.http.response"
+    body, status, headers = envelope(error)
+    named = {**headers, "content-length": str(len(body)), "connection": "close"}
+    if status == 401:
+        named["www-authenticate"] = "Bearer"
+    start = {
+        "type": f"{kind}.start",
+        "status": status,
+        "headers": [(name.encode(), value.encode()) for name, value in named.items()],
+    }
+    await send(start)
+    await send({"type": f"{kind}.body", "body": body, "more_body": True})
+    with trio.move_on_after(LINGER_SECONDS):
+        while scope["type"] == "http" and (await receive()).get("more_body"):
+            pass
+    await send({"type": f"{kind}.body", "body": b"", "more_body": False})

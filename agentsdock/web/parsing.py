@@ -1,0 +1,146 @@
+"""What clients send, read strictly: each refusal names the field, unknown fields are ignored."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from quart import request
+
+from agentsdock.model.errors import Unprocessable
+
+MAX_DEPTH = 64
+MAX_INTEGER = 2**53 - 1
+
+T = TypeVar("T")
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_TRUE = ("true", "1", "yes", "on")
+_FALSE = ("false", "0", "no", "off")
+
+
+def is_too_deep(body: bytes) -> bool:
+    """Whether JSON nests deeper than MAX_DEPTH; in time linear in its size."""
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return False
+    brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(brackets)
+
+
+async def received() -> bytes:
+    """The whole body of the current request, which the application's limit bounds."""
+    return await request.get_data(True, False, False)
+
+
+class Body:
+    """A JSON object.  Its fields are decoded when they are asked for, by name and type.
+
+    Every method raises Unprocessable for a value of another type or beyond its bound.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        if is_too_deep(raw):
+            raise Unprocessable(f"unreadable JSON, or nested deeper than {MAX_DEPTH} levels")
+        try:
+            self._fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        except msgspec.ValidationError as error:
+            raise Unprocessable("the body must be a JSON object") from error
+        except msgspec.DecodeError as error:
+            raise Unprocessable(f"unreadable JSON: {error}") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def value(self, name: str, kind: type[T]) -> T | None:
+        """A field of this type, or None where it is null or absent."""
+        raw = self._fields.get(name)
+        if raw is None:
+            return None
+        try:
+            return msgspec.json.decode(raw, type=kind | None)
+        except msgspec.DecodeError as error:
+            raise refused(name, str(error)) from error
+
+    def text(self, name: str, limit: int) -> str | None:
+        """At most ``limit`` characters, none of them NUL."""
+        text = self.value(name, str)
+        return None if text is None else _bounded(name, text, limit)
+
+    def texts(self, name: str, count: int, limit: int) -> tuple[str, ...]:
+        items = self.items(name, list[str], count)
+        return tuple(_bounded(name, item, limit) for item in items)
+
+    def items(self, name: str, kind: type[list[T]], count: int) -> list[T]:
+        """At most ``count`` items; none where the field is null or absent."""
+        items = self.value(name, kind) or []
+        if len(items) > count:
+            raise refused(name, f"at most {count} items, not {len(items)}")
+        return items
+
+
+def refused(name: str, message: str, place: str = "body") -> Unprocessable:
+    return Unprocessable(message, loc=(place, name))
+
+
+def _bounded(name: str, text: str, limit: int) -> str:
+    if len(text) > limit:
+        raise refused(name, f"at most {limit} characters, not {len(text)}")
+    if "\0" in text:
+        raise refused(name, "no NUL characters")
+    return text
+
+
+Reader = Callable[[Body, str], Any]
+
+
+def text(limit: int) -> Reader:
+    return lambda body, name: body.text(name, limit)
+
+
+def flag(body: Body, name: str) -> bool | None:
+    return body.value(name, bool)
+
+
+def choice(choices: tuple[str, ...], *, blank_is_null: bool = False) -> Reader:
+    def read(body: Body, name: str) -> str | None:
+        value = body.value(name, str)
+        if value is None or (blank_is_null and not value.strip()):
+            return None
+        if value not in choices:
+            raise refused(name, f"one of {', '.join(choices)}")
+        return value
+
+    return read
+
+
+class Query:
+    """Parameters of a URL, under the same rules."""
+
+    def __init__(self, args: Mapping[str, str]) -> None:
+        self._args = args
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._args
+
+    def text(self, name: str) -> str:
+        return self._args.get(name, "").strip()
+
+    def integer(self, name: str, default: T) -> int | T:
+        """Negative numbers are zero, and there is a ceiling."""
+        text = self.text(name)
+        if not text:
+            return default
+        if not re.fullmatch(r"-?[0-9]{1,19}", text):
+            raise refused(name, "a whole number", "query")
+        return min(max(int(text), 0), MAX_INTEGER)
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self.text(name).lower()
+        if not text:
+            return default
+        if text not in (*_TRUE, *_FALSE):
+            raise refused(name, "true or false", "query")
+        return text in _TRUE
