@@ -115,7 +115,7 @@ class _Follower:
                 ended = await self._read(socket)
         except httpx_ws.WebSocketUpgradeError as error:
             if error.response.status_code < 500:
-                raise refusal(error.response.status_code, await error.response.aread()) from error
+                raise _refused(error.response.status_code) from error
         except httpx.TransportError as error:
             raise unreachable(self._url, error) from error
         if ended is not None:
