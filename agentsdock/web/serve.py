@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import trio
+from attrs import frozen
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
@@ -26,8 +27,57 @@ MAX_FRAME_BYTES = 64 * 1024
 log = get_logger()
 
 
+@frozen
+class Listeners:
+    """Bound and listening sockets.  Until they are served, connections wait in the kernel."""
+
+    sockets: tuple[socket.socket, ...]
+
+    @property
+    def addresses(self) -> list[str]:
+        return [_url(sock.getsockname()) for sock in self.sockets]
+
+    @property
+    def address(self) -> str:
+        return self.addresses[0]
+
+
+async def bind(settings: Settings) -> Listeners:
+    """Listen on every address of ``settings.bind``; port 0 is any free one.
+
+    Raises SettingError if that is not possible.
+    """
+    host, port = settings.bind, settings.port
+    try:
+        found = await trio.socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except socket.gaierror as error:
+        raise SettingError(f"AGENTSDOCK_AGENT_BIND is {host}, which has no address") from error
+    addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
+    sockets: list[socket.socket] = []
+    for family, address in addresses:
+        if port == 0 and sockets:
+            address = (address[0], sockets[0].getsockname()[1], *address[2:])
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            _prepare(sock, alone=len(addresses) == 1)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+        except OSError as error:
+            sock.close()
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and sockets:
+                continue
+            for other in sockets:
+                other.close()
+            raise _cannot_listen(host, port, error) from error
+        sockets.append(sock)
+    return Listeners(tuple(sockets))
+
+
 async def serve(
     app: Callable[..., Awaitable[None]],
+    listeners: Listeners,
     settings: Settings,
     stopping: trio.Event,
     *,
@@ -36,25 +86,23 @@ async def serve(
 ) -> None:
     """Serve ``app`` until ``stopping`` is set, then leave within ``timing.drain`` seconds.
 
-    Reports the bound addresses as URLs once connections are taken.  On the way out listeners
+    Reports its addresses (URLs) once connections are taken.  On the way out the listeners
     close at once, idle connections too; requests in work and WebSockets (which their handlers
     close with 1012) have the drain time, then they are cut.
-
-    Raises SettingError if the address cannot be listened on.
     """
     timing = timing or Timing(stall=settings.websocket_stall_seconds)
-    sockets = _listen(settings.bind, settings.port)
     server = _Server(settled(app), timing)
+    accepting_on = [
+        trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in listeners.sockets
+    ]
     async with trio.open_nursery() as connections:
         async with trio.open_nursery() as accepting:
-            listeners = [
-                trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets
-            ]
-            urls = [_url(sock.getsockname()) for sock in sockets]
             accepting.start_soon(
-                partial(trio.serve_listeners, handler_nursery=connections), server.handle, listeners
+                partial(trio.serve_listeners, handler_nursery=connections),
+                server.handle,
+                accepting_on,
             )
-            task_status.started(urls)
+            task_status.started(listeners.addresses)
             await stopping.wait()
             accepting.cancel_scope.cancel()
         await server.wind_down()
@@ -114,33 +162,6 @@ def _protocol_config() -> Config:
     config.keep_alive_max_requests = 1_000_000
     config.include_server_header = False
     return config
-
-
-def _listen(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets on every address of ``host``; port 0 is any free one."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise SettingError(f"AGENTSDOCK_AGENT_BIND is {host}, which has no address") from error
-    addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
-    sockets: list[socket.socket] = []
-    for family, address in addresses:
-        if port == 0 and sockets:
-            address = (address[0], sockets[0].getsockname()[1], *address[2:])
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            _prepare(sock, alone=len(addresses) == 1)
-            sock.bind(address)
-            sock.listen(BACKLOG)
-        except OSError as error:
-            sock.close()
-            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and sockets:
-                continue
-            for other in sockets:
-                other.close()
-            raise _cannot_listen(host, port, error) from error
-        sockets.append(sock)
-    return sockets
 
 
 def _prepare(sock: socket.socket, *, alone: bool) -> None:

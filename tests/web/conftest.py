@@ -1,7 +1,6 @@
 """A real loopback server for a fake dock, and clients that see what goes over the wire."""
 
 from contextlib import asynccontextmanager
-from functools import partial
 
 import httpx
 import pytest
@@ -12,7 +11,7 @@ from trio_websocket import open_websocket_url
 
 from agentsdock.web.app import make_app
 from agentsdock.web.connection import Timing
-from agentsdock.web.serve import serve
+from agentsdock.web.serve import bind, serve
 
 
 @frozen
@@ -53,10 +52,12 @@ class Server:
 @asynccontextmanager
 async def serving(dock, timing=None, app=None):
     left = trio.Event()
+    listeners = await bind(dock.settings)
 
     async def run(*, task_status):
         await serve(
             app or make_app(dock),
+            listeners,
             dock.settings,
             dock.stopping,
             timing=timing or Timing(),
@@ -66,7 +67,7 @@ async def serving(dock, timing=None, app=None):
 
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            urls = await nursery.start(partial(run))
+            urls = await nursery.start(run)
             yield Server(dock, urls[0], left)
             dock.stopping.set()
 
