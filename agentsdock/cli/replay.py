@@ -59,19 +59,19 @@ def replay(
     """
     import attrs
 
-    from agentsdock.testing.replay import judge_recording
+    from agentsdock.testing.replay import read_recording
+    from agentsdock.turns.capsule import CapsuleError
 
     path = find(recording, state_dir.expanduser())
     try:
-        judgement = judge_recording(
-            path,
-            backend=backend,
-            exit_status=exit_status,
-            stderr=stderr,
-            resume_id=resume,
-            chunk=chunk,
+        known = read_recording(path)
+        if known.note is not None:
+            click.echo(known.note, err=True)
+        told = known.override(
+            backend=backend, exit_status=exit_status, stderr=stderr, resume_id=resume
         )
-    except (OSError, EOFError, ValueError) as error:
+        judgement = told.judge(chunk=chunk)
+    except (OSError, CapsuleError) as error:
         raise click.UsageError(f"{recording} cannot be read: {error}") from error
     if as_json:
         click.echo(json.dumps(attrs.asdict(judgement)))
