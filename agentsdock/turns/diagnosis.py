@@ -14,7 +14,10 @@ TAIL_CHARS = 4000
 LINE_CHARS = 500
 MARK = "[redacted]"
 
+_WORD = 8
+"""Anything shorter is only a secret as a word of its own."""
 _RUN = 32
+"""Shared with a secret by chance hardly ever."""
 _BLOCK = _RUN // 2
 _LINES_READ = 30
 
@@ -111,14 +114,15 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
     A CLI may echo a prompt in part, cut at either end, or escaped inside JSON.
     """
-    forms = {form for secret in secrets for form in _forms(secret)}
-    for secret in sorted(forms, key=len, reverse=True):
-        if len(secret) >= _RUN:
-            text = _without_runs(text, secret)
-        elif len(secret) >= _RUN // 4:
-            text = text.replace(secret, MARK)
+    forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+    for form in forms:
+        if len(form) >= _WORD:
+            text = text.replace(form, MARK)
         else:
-            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MARK, text)
+            text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", MARK, text)
+    for form in forms:
+        if len(form) >= _RUN:
+            text = _without_runs(text, form)
     return text
 
 

@@ -14,12 +14,28 @@ from agentsdock.model.events import Draft
 from agentsdock.model.times import iso_at
 from agentsdock.streams.neutral import Bounds, ParserSpec
 from agentsdock.streams.registry import make_parser
+from agentsdock.turns.capsule import CapsuleError, CapsuleReader, Trailer
 from agentsdock.turns.clocks import Limit
 from agentsdock.turns.machine import StopReason, TurnEnd, TurnFacts, TurnMachine
 from agentsdock.turns.verdicts import LIMIT_CODES
 
 RUN_ID = f"run_{0:016x}"
 SESSION_ID = f"sess_{0:016x}"
+
+_OUTSIDE = frozenset(
+    {
+        Code.STOPPED,
+        Code.SERVER_SHUTDOWN,
+        Code.SERVER_RESTART,
+        Code.STARTUP_TIMEOUT,
+        Code.IDLE_TIMEOUT,
+        Code.TURN_TIMEOUT,
+        Code.MEMORY_LIMIT,
+        Code.STORAGE_FULL,
+        Code.INTERNAL_ERROR,
+    }
+)
+"""Endings that no stream shows: somebody or something ended the run."""
 
 
 @frozen
@@ -78,6 +94,30 @@ def judge(
         TurnEnd(stderr_tail=stderr, stderr_bytes=len(stderr.encode("utf-8", "replace")))
     )
     return _judgement(machine, drafts)
+
+
+def rejudge(capsule: CapsuleReader, *, chunk: int | None = None) -> Judgement:
+    """The judgement of a recorded run by the parsers of today.
+
+    What ended the run from outside ends it again.  Where the stream itself did so the recording
+    has to show it once more: a parser that now accepts what it did not gives another ending.
+    Raises CapsuleError for a recording that was cut, since what is missing could decide.
+    """
+    chunks = [data for _, data in capsule]
+    trailer = capsule.trailer
+    if capsule.cut:
+        raise CapsuleError("the recording stopped at its bound, so nothing can be concluded")
+    if trailer is None:
+        trailer = Trailer(None, True, Code.SERVER_RESTART, "", 0)
+    return judge(
+        capsule.header.backend,
+        chunks,
+        exit_status=None if trailer.killed else trailer.exit_code,
+        stderr=trailer.stderr_tail,
+        resume_id=capsule.header.resume_id,
+        chunk=chunk,
+        ended_by=trailer.code if trailer.code in _OUTSIDE else None,
+    )
 
 
 def _pieces(data: bytes | Iterable[bytes], chunk: int | None) -> Iterator[bytes]:

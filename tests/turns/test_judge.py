@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from agentsdock.model.codes import Code
 from agentsdock.turns.judge import Judgement, judge
 
 FIXTURES = pathlib.Path(__file__).parents[2] / "fixtures" / "cursor"
@@ -60,3 +59,60 @@ def test_the_split_of_the_bytes_changes_nothing(row):
     chance = random.Random(row["file"])
     for _ in range(5):
         assert play(row, chunk=chance.randrange(2, min(len(data), 200_000) + 3)) == whole
+
+
+class TestStaysOpen:
+    """A CLI that neither says more nor exits is ended at once by the limit that is due."""
+
+    def test_after_a_success_it_overran(self):
+        row = row_of("01") | {"exit_status": None}
+        judged = play(row)
+        assert (judged.state, judged.code) == ("succeeded", None)
+        assert judged.result_text == row["final_text"]
+        assert judged.events[-1]["exit_overrun"] is True
+
+    def test_after_an_error_it_is_that_error(self):
+        assert play(row_of("11") | {"exit_status": None}).code == "logical_error"
+
+    def test_in_mid_turn_it_is_idle(self):
+        assert play(row_of("14") | {"exit_status": None}).code == "idle_timeout"
+
+    def test_with_an_open_question_it_wants_approval(self):
+        judged = play(row_of("23") | {"exit_status": None})
+        assert judged.code == "approval_required"
+        assert "shellRequestQuery" in judged.events[-1]["message"]
+
+    def test_before_init_it_did_not_start(self):
+        assert play(row_of("40") | {"exit_status": None}).code == "startup_timeout"
+
+
+def test_a_signal_is_told_by_its_name():
+    assert play(row_of("26")).events[-1]["signal"] == "SIGKILL"
+
+
+def test_a_cut_last_line_is_told():
+    assert "cut" in play(row_of("26")).events[-1]["detail"]
+
+
+def test_a_resume_that_gets_another_session_is_a_mismatch():
+    judged = judge(
+        "cursor",
+        (FIXTURES / "09-resume.jsonl").read_bytes(),
+        exit_status=0,
+        resume_id="11111111-2222-4333-8444-555555555555",
+    )
+    assert (judged.code, judged.session_id) == ("session_mismatch", None)
+
+
+def test_events_are_numbered_from_one_and_end_with_the_terminal_one():
+    events = play(row_of("02")).events
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["type"] for event in events].count("turn_finished") == 1
+    assert events[-1]["type"] == "turn_finished"
+
+
+def test_bad_use_is_refused():
+    with pytest.raises(ValueError, match="nobody"):
+        judge("nobody", b"", exit_status=0)
+    with pytest.raises(ValueError, match="chunk"):
+        judge("cursor", b"", exit_status=0, chunk=0)
