@@ -38,7 +38,7 @@ _OTHER_TITLE = re.compile(r"^[^\w\n]*about [^\n]{1,80} cli\b", re.IGNORECASE | r
 _VERSION_ROW = re.compile(
     r"^[ \t\"]*cli ?version[ \t\":]+\d{4}\.\d{2}\.\d{2}\b", re.IGNORECASE | re.MULTILINE
 )
-_TIER = re.compile(r'subscription ?tier"?[ \t]*:?[ \t]*"?([^",\n]+)', re.IGNORECASE)
+_TIER = re.compile(r'subscription ?tier"?[ \t]*:?[ \t]*"?([^",}\n]+)', re.IGNORECASE)
 _FREE_TIERS = frozenset({"free", "hobby", "individual free"})
 _MODEL = re.compile(r"([A-Za-z0-9][\w.:/+@,=\[\]-]{0,199})[ \t]+-[ \t]+(\S.*)")
 _MARKER = re.compile(r"\s*\(([^()]*)\)\Z")
