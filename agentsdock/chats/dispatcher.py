@@ -27,6 +27,7 @@ from agentsdock.model.turns import QueuedTurn, Run
 from agentsdock.store.protocol import Change, DropQueued, PutQueued, StoreError
 from agentsdock.turns.capsule import CapsuleWriter
 from agentsdock.turns.verdicts import StopReason
+from agentsdock.turns.diagnosis import Kind
 from agentsdock.turns.runner import TurnRunner
 
 STOP_SECONDS = 90.0
@@ -190,7 +191,7 @@ class Dispatcher:
             await self._runtimes.record_failure(
                 backend,
                 str(terminal.get("message") or ""),
-                auth_suspect=live.runner.machine.auth_suspect,
+                auth_suspect=terminal.get("diagnosis") == Kind.SIGN_IN,
             )
 
     # -- queues

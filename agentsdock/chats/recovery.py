@@ -16,9 +16,8 @@ async def recover(registry: Registry, loaded: Loaded, server_identity: str) -> N
 
     What was accepted is never replayed; waiting rows stay and are started by the dispatcher.
     """
-    swept = await sweep(
-        [_record(run) for run in loaded.open_runs], marker_prefix=f"{server_identity}:"
-    )
+    records = [record for run in loaded.open_runs for record in _records(run)]
+    swept = await sweep(records, marker_prefix=f"{server_identity}:")
     if swept.ended:
         log.warning("boot sweep ended leftovers", processes=len(swept.ended))
     for run in loaded.open_runs:
@@ -27,13 +26,9 @@ async def recover(registry: Registry, loaded: Loaded, server_identity: str) -> N
             await registry.store.finish(run, encoded(chat, [_closing(run, swept)]))
 
 
-def _record(run: Run) -> SweepRecord:
-    return SweepRecord(
-        guard_pid=run.guard_pid,
-        guard_start=run.guard_start,
-        cli_pid=run.cli_pid,
-        cli_start=run.cli_start,
-    )
+def _records(run: Run) -> list[SweepRecord]:
+    known = ((run.guard_pid, run.guard_start), (run.cli_pid, run.cli_start))
+    return [SweepRecord(pid, start) for pid, start in known if pid and start]
 
 
 def _closing(run: Run, swept: SweepResult) -> Draft:

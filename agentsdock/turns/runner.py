@@ -288,4 +288,6 @@ class TurnRunner:
             finally:
                 await process.aclose()
         if self._capsule is not None:
-            self._capsule.close(self._report, self._stderr.text())
+            verdict = self._machine.verdict
+            code = verdict.code if verdict is not None else None
+            self._capsule.close(self._report, self._stderr.text(), code)
