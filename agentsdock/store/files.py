@@ -1,6 +1,6 @@
 """The store's folder: who may open it, how its files come into being, what is set aside.
 
-The folder belongs to the store alone.  It is 0700 and its files are 0600 from their first
+The folder is the server's own.  It is 0700 and its files are 0600 from their first
 byte, whatever the umask.
 """
 
@@ -85,8 +85,9 @@ def _prepare_folder(folder: pathlib.Path) -> None:
         pass
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            raise StoreError(f"the folder {folder} belongs to another user")
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX:
+            raise StoreError(f"the folder {folder} is not ours alone")
         os.fchmod(descriptor, 0o700)
     finally:
         os.close(descriptor)

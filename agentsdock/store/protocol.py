@@ -25,7 +25,7 @@ class StoreFull(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another program held the database for longer than we wait; trying again may help."""
+    """Another program holds the database, or too much waits; trying again may help."""
 
 
 class StoreDamaged(StoreError):
@@ -150,9 +150,9 @@ class Store(Protocol):
     ) -> list[Committed]:
         """Commit a unit: the changes in the order given, then the events.
 
-        Returns when it is durable and published.  Once the unit is accepted the work goes on
-        even if the caller is cancelled.  A caller whose chat has too many uncommitted bytes
-        waits to be accepted; cancelled there, it leaves nothing behind.
+        The call puts the unit in line before anything else can run, and returns when it is
+        durable and published; the work goes on if the caller is cancelled.  Raises StoreBusy
+        when too much waits already, and the other errors of this module.
         """
         ...
 

@@ -30,6 +30,7 @@ from agentsdock.store.protocol import (
     KeepAnswer,
     Loaded,
     OnCommit,
+    StoreBusy,
     StoreClosed,
     StoreError,
 )
@@ -38,8 +39,9 @@ T = TypeVar("T")
 
 GROUP_ROWS = 2000
 GROUP_BYTES = 8 * 1024 * 1024
-UNCOMMITTED_BYTES = 1024 * 1024
-"""Of one chat; a single larger unit passes alone."""
+UNCOMMITTED_BYTES = 64 * 1024 * 1024
+"""What may wait for a stalled disk before units are refused.  Callers wait for their commit, so
+only those that were cancelled can leave more than one unit each."""
 QUIET_SECONDS = 0.05
 """How long nothing must have been written before the writer cleans up."""
 CLOSE_SECONDS = 30.0
@@ -90,22 +92,6 @@ class _Waiting:
     outcome: ledger.Outcome | None = None
 
 
-@define(eq=False)
-class _Lane:
-    """What one chat has accepted and not yet committed, and who waits for room in it."""
-
-    size: int = 0
-    entry: trio.StrictFIFOLock = field(factory=trio.StrictFIFOLock)
-    room: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
-
-    def fits(self, size: int) -> bool:
-        return not self.size or self.size + size <= UNCOMMITTED_BYTES
-
-    @property
-    def idle(self) -> bool:
-        return not self.size and not self.room and not self.entry.locked()
-
-
 def _ignore(session_id: str, committed: Sequence[Committed], head: Head) -> None:
     pass
 
@@ -124,7 +110,7 @@ class SqliteStore:
         self._writing = trio.CapacityLimiter(1)
         self._reading = trio.CapacityLimiter(1)
         self._waiting: deque[_Waiting] = deque()
-        self._lanes: dict[str, _Lane] = {}
+        self._uncommitted = 0
         self._arrival = trio.Event()
         self._closing = False
         self._untidy = True
@@ -162,25 +148,21 @@ class SqliteStore:
     async def aclose(self) -> None:
         self._closing = True
         self._arrival.set()
-        for lane in self._lanes.values():
-            lane.room.unpark_all()
         with trio.move_on_after(CLOSE_SECONDS, shield=True):
             await self._stopped.wait()
-            await self._release()
+            if not self._released:
+                self._released = True
+                # The limiter puts this behind the reads that are under way.
+                await self._run_blocking(self._opened.close, limiter=self._reading)
+        # A writer that is stuck in the disk is left to the end of the process.
         self._lifetime.cancel()
-
-    async def _release(self) -> None:
-        """Close the files, after the reads that are under way; not under a stuck writer."""
-        if not (self._released or self._in_hand):
-            self._released = True
-            await self._run_blocking(self._opened.close, limiter=self._reading)
 
     async def _commit(self, unit: Unit) -> list[Committed]:
         if any(isinstance(change, DropSession) for change in unit.changes) and (
             unit.events or unit.step
         ):
             raise ValueError("a unit that drops a chat holds no events and no step of a run")
-        waiting = await self._accept(unit)
+        waiting = self._accept(unit)
         await waiting.settled.wait()
         outcome = waiting.outcome
         if isinstance(outcome, ledger.Done):
@@ -188,34 +170,17 @@ class SqliteStore:
         assert outcome is not None
         raise outcome
 
-    async def _accept(self, unit: Unit) -> _Waiting:
-        """Put a unit in line, in the order of the callers; waits while its chat is full."""
-        waiting = _Waiting(unit, _size(unit))
-        lane = self._lanes.get(unit.session_id)
-        if lane is None:
-            lane = self._lanes[unit.session_id] = _Lane()
-        try:
-            if lane.entry.locked() or not lane.fits(waiting.size):
-                async with lane.entry:
-                    while not (self._closing or lane.fits(waiting.size)):
-                        await lane.room.park()
-                    self._line_up(waiting, lane)
-            else:
-                self._line_up(waiting, lane)
-        finally:
-            self._forget(unit.session_id, lane)
-        return waiting
-
-    def _line_up(self, waiting: _Waiting, lane: _Lane) -> None:
+    def _accept(self, unit: Unit) -> _Waiting:
+        """Put a unit in line.  There is no checkpoint before, so the order is the callers'."""
         if self._closing:
             raise StoreClosed("the store takes no more work")
-        lane.size += waiting.size
+        waiting = _Waiting(unit, _size(unit))
+        if self._uncommitted and self._uncommitted + waiting.size > UNCOMMITTED_BYTES:
+            raise StoreBusy("too much is waiting to be written; try again in a moment")
+        self._uncommitted += waiting.size
         self._waiting.append(waiting)
         self._arrival.set()
-
-    def _forget(self, session_id: str, lane: _Lane) -> None:
-        if lane.idle and self._lanes.get(session_id) is lane:
-            del self._lanes[session_id]
+        return waiting
 
     async def write(self) -> None:
         """The writer task.  It outlives a cancelled nursery until :meth:`aclose`."""
@@ -255,15 +220,11 @@ class SqliteStore:
         return group
 
     def _settle(self, waiting: _Waiting, outcome: ledger.Outcome) -> None:
-        session_id = waiting.unit.session_id
+        self._uncommitted -= waiting.size
         waiting.outcome = outcome
         if isinstance(outcome, ledger.Done) and outcome.committed:
-            self.on_commit(session_id, outcome.committed, outcome.head)
+            self.on_commit(waiting.unit.session_id, outcome.committed, outcome.head)
         waiting.settled.set()
-        lane = self._lanes[session_id]
-        lane.size -= waiting.size
-        lane.room.unpark_all()
-        self._forget(session_id, lane)
 
     async def _rest(self) -> None:
         """Wait for work; clean up in small pieces once it has been quiet."""
@@ -382,7 +343,7 @@ async def open_store(
     clock: Callable[[], float] = time.time,
     run_blocking: RunBlocking = run_in_thread,
 ) -> AsyncIterator[SqliteStore]:
-    """Open the database in a folder of its own, made if absent.
+    """Open the database in the server's own folder, made if absent and closed to others.
 
     On the way out everything that was accepted is committed (for at most ``CLOSE_SECONDS``)
     and the files are closed.  Raises StoreInUse, StoreTooNew or StoreError.
