@@ -98,7 +98,7 @@ def _count(db: apsw.Connection, chat: int, types: list[str], first: int, last: i
 
 def answer(db: apsw.Connection, scope: str, key: str, now: float) -> KeepAnswer | None:
     row = db.execute(
-        "SELECT scope, key, request_hash, status, body, expires_at FROM answers"
+        "SELECT scope, key, request_hash, status, answers.body, expires_at FROM answers"
         " JOIN sessions USING (chat) WHERE scope = ? AND key = ? AND expires_at > ?",
         (scope, key, now),
     ).fetchone()
