@@ -14,7 +14,6 @@ from agentsdock.model.events import Draft
 from agentsdock.model.times import iso_at
 from agentsdock.streams.neutral import Bounds, ParserSpec
 from agentsdock.streams.registry import make_parser
-from agentsdock.turns.capsule import CapsuleError, CapsuleReader, Trailer
 from agentsdock.turns.clocks import Limit
 from agentsdock.turns.machine import StopReason, TurnEnd, TurnFacts, TurnMachine
 from agentsdock.turns.verdicts import LIMIT_CODES
@@ -68,8 +67,9 @@ def judge(
     """The judgement of a stream.
 
     ``exit_status`` is negative for a signal; None means that the CLI stays open after its last
-    byte, whereupon what ended the run from outside does so at once: ``ended_by``, or else the
-    limit that would have run out.  ``chunk`` bytes are fed at a time.
+    byte, whereupon the limit that would have run out ends it at once.  ``ended_by`` is the
+    recorded ending of a run that was ended from outside and ends it so again; an ending that
+    the stream itself has to show is not taken on trust.  ``chunk`` bytes are fed at a time.
     Raises ValueError for an unknown backend or a chunk that is not positive.
     """
     if chunk is not None and chunk < 1:
@@ -82,8 +82,9 @@ def judge(
     drafts: list[Draft] = []
     for piece in _pieces(data, chunk):
         drafts += machine.feed(piece)
-    if not machine.decided and (exit_status is None or ended_by is not None):
-        drafts += _end_from_outside(machine, ended_by)
+    outside = ended_by if ended_by in _OUTSIDE else None
+    if not machine.decided and (exit_status is None or outside is not None):
+        drafts += _end_from_outside(machine, outside)
     if machine.decided:
         machine.exited(None, killed=True)
     else:
@@ -94,30 +95,6 @@ def judge(
         TurnEnd(stderr_tail=stderr, stderr_bytes=len(stderr.encode("utf-8", "replace")))
     )
     return _judgement(machine, drafts)
-
-
-def rejudge(capsule: CapsuleReader, *, chunk: int | None = None) -> Judgement:
-    """The judgement of a recorded run by the parsers of today.
-
-    What ended the run from outside ends it again.  Where the stream itself did so the recording
-    has to show it once more: a parser that now accepts what it did not gives another ending.
-    Raises CapsuleError for a recording that was cut, since what is missing could decide.
-    """
-    chunks = [data for _, data in capsule]
-    trailer = capsule.trailer
-    if capsule.cut:
-        raise CapsuleError("the recording stopped at its bound, so nothing can be concluded")
-    if trailer is None:
-        trailer = Trailer(None, True, Code.SERVER_RESTART, "", 0)
-    return judge(
-        capsule.header.backend,
-        chunks,
-        exit_status=None if trailer.killed else trailer.exit_code,
-        stderr=trailer.stderr_tail,
-        resume_id=capsule.header.resume_id,
-        chunk=chunk,
-        ended_by=trailer.code if trailer.code in _OUTSIDE else None,
-    )
 
 
 def _pieces(data: bytes | Iterable[bytes], chunk: int | None) -> Iterator[bytes]:

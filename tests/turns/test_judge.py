@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from agentsdock.model.codes import Code
 from agentsdock.turns.judge import Judgement, judge
 
 FIXTURES = pathlib.Path(__file__).parents[2] / "fixtures" / "cursor"
@@ -84,6 +85,32 @@ class TestStaysOpen:
 
     def test_before_init_it_did_not_start(self):
         assert play(row_of("40") | {"exit_status": None}).code == "startup_timeout"
+
+
+class TestEndedFromOutside:
+    """A recorded run whose ending no stream shows."""
+
+    @pytest.mark.parametrize(
+        "code, state",
+        [
+            (Code.STOPPED, "stopped"),
+            (Code.SERVER_SHUTDOWN, "stopped"),
+            (Code.SERVER_RESTART, "stopped"),
+            (Code.TURN_TIMEOUT, "failed"),
+            (Code.STORAGE_FULL, "failed"),
+        ],
+    )
+    def test_it_ends_so_again(self, code, state):
+        judged = play(row_of("14") | {"exit_status": None}, ended_by=code)
+        assert (judged.code, judged.state) == (code, state)
+
+    def test_an_ending_that_the_stream_must_show_is_not_taken_on_trust(self):
+        judged = play(row_of("01") | {"exit_status": None}, ended_by=Code.UNKNOWN_SCHEMA)
+        assert judged.state == "succeeded"
+
+    def test_the_stream_s_own_ending_comes_first(self):
+        judged = play(row_of("25") | {"exit_status": None}, ended_by=Code.STOPPED)
+        assert judged.code == "bad_line"
 
 
 def test_a_signal_is_told_by_its_name():
