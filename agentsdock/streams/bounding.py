@@ -9,7 +9,6 @@ from typing import Any
 NAME_CHARS = 240
 _ITEMS = 100
 _DEPTH = 32
-_INT64 = 1 << 63
 _SCALAR_COST = 8
 
 
@@ -48,6 +47,11 @@ def tool_input(value: Any, limit: int) -> dict[str, Any]:
     return bounded
 
 
+def fits(json: bytes, limit: int) -> bool:
+    """Whether arguments may stay as they are: short, and not nested too deeply."""
+    return len(json) <= limit and json.count(b"[") + json.count(b"{") <= _DEPTH
+
+
 class _Budget:
     def __init__(self, limit: int) -> None:
         self._left = limit
@@ -55,8 +59,6 @@ class _Budget:
     def bound(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self._text(value)
-        if isinstance(value, int) and not -_INT64 <= value < _INT64:
-            return self._text(str(value))
         if isinstance(value, dict | list):
             if depth == 0:
                 return self._text("[trimmed: nested too deeply]")

@@ -90,7 +90,7 @@ class Thinking(Line, tag="thinking"):
 class ToolCall(Line, tag="tool_call", kw_only=True):
     subtype: str = ""
     call_id: Any = None
-    tool_call: dict[str, Raw]
+    tool_call: cursor_tools.Envelope
     model_call_id: Raw = _NOT_READ
 
 
@@ -158,10 +158,10 @@ class CursorParser(JsonLineParser[Line]):
         match line:
             case Assistant():
                 self._accept_assistant(line)
-            case Thinking():
-                self._accept_thinking(line)
             case ToolCall():
                 self._accept_tool_call(line)
+            case Thinking():
+                self._accept_thinking(line)
             case Query():
                 self._accept_query(line)
             case Final():
@@ -195,7 +195,8 @@ class CursorParser(JsonLineParser[Line]):
         if line.timestamp_ms is not None and line.model_call_id is None:
             self._deltas.add(text)
         else:
-            self._deltas.clear()
+            if self._deltas.chars:
+                self._deltas.clear()
             self._say(text, len(text))
 
     def _message_text(self, message: Message) -> str:
@@ -238,17 +239,11 @@ class CursorParser(JsonLineParser[Line]):
         self._calls[call_id] = False
 
     def _start(self, call_id: str, call: cursor_tools.Call) -> None:
-        self.emit(
-            ToolStarted(
-                call_id,
-                call.name,
-                cursor_tools.call_input(call, self.spec.bounds) or {},
-                cursor_tools.timeout_seconds(call),
-            )
-        )
+        told, timeout = cursor_tools.read_input(call, self.spec.bounds)
+        self.emit(ToolStarted(call_id, call.name, told, timeout))
 
     def _complete(self, call_id: str, call: cursor_tools.Call, started: bool) -> None:
-        ending = cursor_tools.read_ending(call, self.spec.bounds.tool_chars)
+        ending = cursor_tools.read_ending(call.result, self.spec.bounds.tool_chars)
         if not ending.known and ending.label:
             self.drift("outcome", ending.label)
         if ending.outcome is None:
@@ -260,7 +255,7 @@ class CursorParser(JsonLineParser[Line]):
             ToolFinished(
                 call_id,
                 call.name,
-                cursor_tools.call_input(call, self.spec.bounds),
+                None if started else cursor_tools.read_input(call, self.spec.bounds)[0],
                 ending.outcome,
                 ending.label,
                 ending.output,

@@ -6,8 +6,7 @@ The kind of tool and the name of the outcome are data: new ones are shown, never
 from typing import Any
 
 import msgspec
-from attrs import frozen
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from agentsdock.streams import bounding
 from agentsdock.streams.jsonlines import UNREADABLE, read_fields, read_value, schema_error
@@ -15,6 +14,8 @@ from agentsdock.streams.neutral import Bounds, Outcome
 
 _KIND_SUFFIX = "ToolCall"
 _FUNCTION = "function"
+_PLAN = "createPlanToolCall"
+_ABSENT = Raw(b"null")
 _CALL_ID_CHARS = 240
 _EXIT_CODES = range(-(1 << 31), 1 << 31)
 
@@ -51,228 +52,243 @@ _KINDS = frozenset(
 _SIBLINGS = frozenset({"toolCallId", "hookAdditionalContexts", "startedAtMs", "completedAtMs"})
 
 NEEDS_CONFIRMATION = "needsConfirmation"
-_OK = frozenset(
-    {"success", "complete", "registered", "startSuccess", "saveSuccess", "discardSuccess"}
-)
-_OPEN = frozenset({"approved", "async", "stillRunning"})
-_REJECTED = frozenset({"rejected", "permissionDenied"})
-_FAILED = frozenset(
-    {
-        "failure",
-        "error",
-        "timeout",
-        "spawnError",
-        "readPermissionDenied",
-        "writePermissionDenied",
-        "fileNotFound",
-        "invalidFile",
-        "notFile",
-        "fileBusy",
-        "noSpace",
-        "sandboxUnsupported",
-        "notFound",
-        "serverNotFound",
-        "toolNotFound",
-    }
-)
+_OUTCOMES = {
+    **dict.fromkeys(
+        ["success", "complete", "registered", "startSuccess", "saveSuccess", "discardSuccess"],
+        Outcome.OK,
+    ),
+    **dict.fromkeys(["approved", "async", "stillRunning"], Outcome.UNFINISHED),
+    **dict.fromkeys(["rejected", "permissionDenied"], Outcome.REJECTED),
+    **dict.fromkeys(
+        [
+            "failure",
+            "error",
+            "timeout",
+            "spawnError",
+            "readPermissionDenied",
+            "writePermissionDenied",
+            "fileNotFound",
+            "invalidFile",
+            "notFile",
+            "fileBusy",
+            "noSpace",
+            "sandboxUnsupported",
+            "notFound",
+            "serverNotFound",
+            "toolNotFound",
+            NEEDS_CONFIRMATION,
+        ],
+        Outcome.FAILED,
+    ),
+}
+_WORST_FIRST = (Outcome.FAILED, Outcome.REJECTED, Outcome.OK, Outcome.UNFINISHED)
 _BESIDE_OUTCOME = frozenset({"isBackground", "planUri"})
-_WORST_FIRST = ({NEEDS_CONFIRMATION}, _FAILED, _REJECTED, _OK, _OPEN)
-
-_OUTPUT_FIELDS = (
-    "content",
-    "markdown",
-    "diffString",
-    "error",
-    "errorMessage",
-    "reason",
-    "message",
-)
 
 
-@frozen
-class Call:
-    """One line's view of a call.  ``args`` and ``result`` are still JSON, if the line has them."""
+_Other = str | int | float | bool | list[Raw] | None
 
-    name: str
+
+class Body(Struct):
+    """What stands under the key that names the kind of tool."""
+
+    args: Raw = _ABSENT
+    result: dict[str, Raw] | _Other = None
+    name: Any = None
+    arguments: Raw = _ABSENT
+
+
+Envelope = dict[str, Body | _Other]
+"""A ``tool_call`` field: one body, and facts beside it."""
+
+
+class Call(Struct, frozen=True):
+    """One line's view of a call."""
+
     kind: str
-    args: Raw | None
-    result: Raw | None
-    id_beside: Raw | None
-    news: tuple[tuple[str, str], ...]
+    name: str
+    args: Raw
+    result: dict[str, Raw]
+    id_beside: Any
+    news: list[tuple[str, str]]
     """Kind and name of what is new in the envelope, to be counted."""
 
 
-@frozen
-class Ending:
+class Ending(Struct, frozen=True):
     """How a call ended.  ``outcome`` is None while it goes on; ``label`` is the CLI's word."""
 
     outcome: Outcome | None
     label: str | None
-    output: str
-    output_chars: int
-    exit_code: int | None
     known: bool
+    output: str = ""
+    output_chars: int = 0
+    exit_code: int | None = None
 
 
-def read_call(envelope: dict[str, Raw]) -> Call:
+class _Outcome(Struct):
+    """The fields of an outcome that are read; most of the bytes are in others or shown twice."""
+
+    exitCode: Any = None  # noqa: N815
+    exit_code: Any = None
+    isError: Any = None  # noqa: N815
+    interleavedOutput: Raw = _ABSENT  # noqa: N815
+    stdout: Raw = _ABSENT
+    stderr: Raw = _ABSENT
+    content: Raw = _ABSENT
+    markdown: Raw = _ABSENT
+    diffString: Raw = _ABSENT  # noqa: N815
+    error: Raw = _ABSENT
+    errorMessage: Raw = _ABSENT  # noqa: N815
+    reason: Raw = _ABSENT
+    message: Raw = _ABSENT
+
+
+_read_outcome = msgspec.json.Decoder(_Outcome).decode
+
+
+def read_call(envelope: Envelope) -> Call:
     """The one key that names a kind holds the call; raises ``ContractError`` without it."""
-    kinds = [key for key in envelope if key == _FUNCTION or key.endswith(_KIND_SUFFIX)]
+    beside = [key for key in envelope if key not in _SIBLINGS]
+    kinds = [key for key in beside if key.endswith(_KIND_SUFFIX) or key == _FUNCTION]
     if len(kinds) != 1:
-        raise schema_error(f"{len(kinds)} tools in one call", "tool_call")
-    kind = kinds[0]
-    try:
-        payload = read_fields(envelope[kind])
-    except UNREADABLE:
-        raise schema_error("the call is not an object", "tool_call", kind) from None
+        raise schema_error(f"one tool was expected in a call, not {len(kinds)}", "tool_call")
+    kind, body = kinds[0], envelope[kinds[0]]
+    if not isinstance(body, Body):
+        raise schema_error("the call is not an object", "tool_call", kind)
+    name, args = kind.removesuffix(_KIND_SUFFIX) or kind, body.args
+    news = [("field", f"tool_call.{key}") for key in beside if key != kind]
     if kind == _FUNCTION:
-        name, args = _function(payload)
-        news = []
-    else:
-        name, args = kind.removesuffix(_KIND_SUFFIX) or kind, payload.get("args")
-        news = [] if name in _KINDS else [("tool", name)]
-    news += [
-        ("field", f"tool_call.{key}") for key in envelope if key != kind and key not in _SIBLINGS
-    ]
-    return Call(
-        name=bounding.name(name),
-        kind=kind,
-        args=args,
-        result=payload.get("result"),
-        id_beside=envelope.get("toolCallId"),
-        news=tuple(news),
-    )
+        args = _function_arguments(body.arguments)
+        name = bounding.name(body.name) if body.name and isinstance(body.name, str) else kind
+    elif name not in _KINDS:
+        name = bounding.name(name)
+        news.append(("tool", name))
+    result = body.result if isinstance(body.result, dict) else {}
+    return Call(kind, name, args, result, envelope.get("toolCallId"), news)
 
 
 def call_id(told: Any, call: Call) -> str:
     """The id that the line tells, else the one inside of the call; raises ``ContractError``."""
     if _is_call_id(told):
         return str(told)
-    for raw in (call.id_beside, _field(call.args, "toolCallId")):
-        nested = None if raw is None else read_value(raw)
+    args = read_value(call.args)
+    for nested in (call.id_beside, args.get("toolCallId") if isinstance(args, dict) else None):
         if _is_call_id(nested):
             return str(nested)
     raise schema_error("no usable call id", "tool_call", call.kind)
 
 
-def call_input(call: Call, bounds: Bounds) -> dict[str, Any] | None:
-    """The arguments within their bounds; a plan exists nowhere else, so it counts as text."""
-    if call.args is None:
-        return None
+def read_input(call: Call, bounds: Bounds) -> tuple[dict[str, Any], float | None]:
+    """The arguments within their bounds, and the timeout in seconds that a shell call declares."""
+    if call.args is _ABSENT:
+        return {}, None
     args = read_value(call.args)
-    if call.kind == "createPlanToolCall" and isinstance(args, dict):
-        plan = args.pop("plan", None)
-        if isinstance(plan, str):
-            rest = bounding.tool_input(args, bounds.tool_chars)
-            return {"plan": bounding.head(plan, bounds.text_chars), **rest}
-        args["plan"] = plan
-    return bounding.tool_input(args, bounds.tool_chars)
+    told = args if isinstance(args, dict) else {"value": args}
+    seconds = _seconds(told.get("timeout")) if call.name == "shell" else None
+    plan = told.get("plan") if call.kind == _PLAN else None
+    if isinstance(plan, str):
+        # The plan exists nowhere else in the stream, so it may be as long as any text.
+        rest = bounding.tool_input({**told, "plan": None}, bounds.tool_chars)
+        return {**rest, "plan": bounding.head(plan, bounds.text_chars)}, seconds
+    if not bounding.fits(bytes(call.args), bounds.tool_chars):
+        told = bounding.tool_input(told, bounds.tool_chars)
+    return told, seconds
 
 
-def timeout_seconds(call: Call) -> float | None:
-    """What a shell call declares for itself (the CLI writes milliseconds)."""
-    raw = _field(call.args, "timeout") if call.kind == "shellToolCall" else None
-    value = None if raw is None else read_value(raw)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        return None
-    return value / 1000
-
-
-def read_ending(call: Call, limit: int) -> Ending:
+def read_ending(result: dict[str, Raw], limit: int) -> Ending:
     """The worst of the known outcomes that the line names, else its first unknown one."""
-    result = _fields(call.result)
     label = _outcome_key(result)
     if label is None:
-        return Ending(Outcome.FAILED, None, "", 0, None, known=True)
-    payload = result[label]
-    fields = _fields(payload)
-    text = _output(payload, fields)
-    code = _exit_code(fields)
-    outcome: Outcome | None = Outcome.FAILED
-    if label in _OPEN:
-        outcome = None
-    elif label in _REJECTED:
-        outcome = Outcome.REJECTED
-    elif label in _OK and not code and not _is_true(fields.get("isError")):
-        outcome = Outcome.OK
+        return Ending(Outcome.FAILED, None, known=True)
+    raw = result[label]
+    try:
+        payload = _read_outcome(raw)
+    except UNREADABLE:
+        payload = _Outcome()
+    text = _output(payload, raw)
+    code = _exit_code(payload)
+    outcome = _OUTCOMES.get(label, Outcome.FAILED)
+    if outcome is Outcome.OK and (code or payload.isError is True):
+        outcome = Outcome.FAILED
     return Ending(
-        outcome=outcome,
-        label=bounding.name(label),
-        output=bounding.tail(text, limit),
-        output_chars=len(text),
-        exit_code=code,
-        known=any(label in group for group in _WORST_FIRST),
+        None if outcome is Outcome.UNFINISHED else outcome,
+        bounding.name(label),
+        label in _OUTCOMES,
+        bounding.tail(text, limit),
+        len(text),
+        code,
     )
-
-
-def _function(payload: dict[str, Raw]) -> tuple[str, Raw | None]:
-    raw = payload.get("name")
-    name = None if raw is None else read_value(raw)
-    arguments = payload.get("arguments")
-    inner = None if arguments is None else read_value(arguments)
-    if isinstance(inner, str) and inner:
-        try:
-            msgspec.json.decode(inner)
-            arguments = Raw(inner.encode())
-        except UNREADABLE:
-            pass
-    return (name if isinstance(name, str) and name else _FUNCTION), arguments
 
 
 def _is_call_id(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _CALL_ID_CHARS
 
 
-def _fields(raw: Raw | None) -> dict[str, Raw]:
-    if raw is None:
-        return {}
+def _function_arguments(raw: Raw) -> Raw:
+    """The documented second form writes its arguments as JSON inside of a string."""
+    inner = read_value(raw)
+    if not isinstance(inner, str):
+        return raw
     try:
-        return read_fields(raw)
+        read_fields(inner)
     except UNREADABLE:
-        return {}
+        return raw
+    return Raw(inner.encode())
 
 
-def _field(raw: Raw | None, key: str) -> Raw | None:
-    return _fields(raw).get(key)
+def _seconds(milliseconds: Any) -> float | None:
+    if type(milliseconds) not in (int, float) or milliseconds <= 0:
+        return None
+    return float(milliseconds / 1000)
 
 
 def _outcome_key(result: dict[str, Raw]) -> str | None:
-    told = [key for key, raw in result.items() if bytes(raw) != b"null"]
-    for group in _WORST_FIRST:
-        for key in told:
-            if key in group:
-                return key
-    return next((key for key in told if key not in _BESIDE_OUTCOME), None)
+    known = [key for key in result if key in _OUTCOMES]
+    if len(known) > 1:
+        told = [key for key in known if bytes(result[key]) != b"null"] or known
+        return min(
+            told, key=lambda key: (key != NEEDS_CONFIRMATION, _WORST_FIRST.index(_OUTCOMES[key]))
+        )
+    if known:
+        return known[0]
+    return next((key for key in result if key not in _BESIDE_OUTCOME), None)
 
 
-def _exit_code(fields: dict[str, Raw]) -> int | None:
-    raw = fields.get("exitCode", fields.get("exit_code"))
-    value = None if raw is None else read_value(raw)
-    return value if type(value) is int and value in _EXIT_CODES else None
+def _exit_code(payload: _Outcome) -> int | None:
+    for value in (payload.exitCode, payload.exit_code):
+        if type(value) is int and value in _EXIT_CODES:
+            return value
+    return None
 
 
-def _is_true(raw: Raw | None) -> bool:
-    return raw is not None and bytes(raw) == b"true"
-
-
-def _output(payload: Raw, fields: dict[str, Raw]) -> str:
+def _output(payload: _Outcome, raw: Raw) -> str:
     """What a person would want to see of an outcome; unknown shapes are shown as their JSON."""
-    shell = _text(fields.get("interleavedOutput"))
+    shell = _text(payload.interleavedOutput)
     if shell:
         return shell
-    streams = [_text(fields.get("stdout")), _text(fields.get("stderr"))]
-    told = [*streams, *(_text(fields.get(field)) for field in _OUTPUT_FIELDS)]
+    streams = [_text(payload.stdout), _text(payload.stderr)]
     if any(streams):
         return "\n".join(stream.rstrip("\n") for stream in streams if stream)
+    told = [
+        shell,
+        *streams,
+        _text(payload.content),
+        _text(payload.markdown),
+        _text(payload.diffString),
+        _text(payload.error),
+        _text(payload.errorMessage),
+        _text(payload.reason),
+        _text(payload.message),
+    ]
     if any(text is not None for text in told):
         return next((text for text in told if text), "")
-    value = read_value(payload)
+    value = read_value(raw)
     if isinstance(value, str):
         return value
-    return bytes(payload).decode() if value else ""
+    return bytes(raw).decode() if value else ""
 
 
-def _text(raw: Raw | None) -> str | None:
-    if raw is None:
+def _text(raw: Raw) -> str | None:
+    if raw is _ABSENT:
         return None
     value = read_value(raw)
     if isinstance(value, list):

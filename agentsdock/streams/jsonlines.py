@@ -29,6 +29,7 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 read_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 """The fields of one JSON object, each still JSON; the syntax of all of it is checked."""
 
+_read_any = msgspec.json.Decoder().decode
 _WORD_CHARS = 80
 _DRIFT_NAMES = 64
 
@@ -56,7 +57,12 @@ class Vocabulary(Generic[S]):
             )
         )
         self.read_newer = _decoder(shapes)
-        self.types = frozenset(str(shape.__struct_config__.tag) for shape in shapes)
+        self.fields = {
+            str(shape.__struct_config__.tag): frozenset({"type", *shape.__struct_encode_fields__})
+            for shape in shapes
+        }
+        """The known fields of each type."""
+        self.types = frozenset(self.fields)
 
 
 class JsonLineParser(ABC, Generic[S]):
@@ -93,13 +99,15 @@ class JsonLineParser(ABC, Generic[S]):
 
     def drift(self, kind: str, name: str) -> None:
         """Tell of something new, each name once a turn."""
+        if (kind, name) in self._drifts:
+            return
         new = (kind, word(name))
         if new not in self._drifts and len(self._drifts) < _DRIFT_NAMES:
             self._drifts.add(new)
             self.emit(Drift(*new))
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        for line in [] if self._ended else self._lines.feed(data):
+        for line in () if self._ended else self._lines.feed(data):
             if self.listening:
                 self._take(line)
         self._check_ceilings()
@@ -136,7 +144,12 @@ class JsonLineParser(ABC, Generic[S]):
 
     def _take(self, line: bytes) -> None:
         try:
-            shape = self._decode(line)
+            try:
+                if not line.isascii():
+                    line.decode()
+                shape = self._read(line)
+            except UNREADABLE:
+                shape = self._read_slowly(line)
             if shape is not None:
                 self.accept(shape)
         except ContractError as error:
@@ -151,16 +164,7 @@ class JsonLineParser(ABC, Generic[S]):
         elif rest and self.listening:
             self._take(rest)
 
-    def _decode(self, line: bytes) -> S | None:
-        try:
-            if not line.isascii():
-                line.decode()
-            shape: S = self._read(line)
-        except UNREADABLE:
-            return self._decode_slowly(line)
-        return shape
-
-    def _decode_slowly(self, line: bytes) -> S | None:
+    def _read_slowly(self, line: bytes) -> S | None:
         line, dropped = strip_control_sequences(line)
         self._control_sequences += dropped
         if not line:
@@ -171,15 +175,15 @@ class JsonLineParser(ABC, Generic[S]):
             shape: S = self.vocabulary.read_newer(line)
         except UNREADABLE as error:
             self._reject(fields, error)
-        known = {"type", *shape.__struct_encode_fields__}
+        kind = str(shape.__struct_config__.tag)
         for field in fields:
-            if field not in known:
-                self.drift("field", f"{shape.__struct_config__.tag}.{field}")
+            if field not in self.vocabulary.fields[kind]:
+                self.drift("field", f"{kind}.{field}")
         return shape
 
     def _reject(self, fields: dict[str, Raw], error: Exception) -> NoReturn:
         kind, subtype = _text(fields.get("type")), _text(fields.get("subtype"))
-        if kind in self.vocabulary.types:
+        if kind in self.vocabulary.fields:
             raise schema_error(f"a field has the wrong shape: {error}", kind, subtype)
         raise schema_error("the type of this line is unknown", kind, subtype)
 
@@ -205,7 +209,7 @@ def word(text: str) -> str:
 def read_value(raw: Raw) -> Any:
     """Decode one value; one that no program could use (numbers too long, nesting) stays text."""
     try:
-        return msgspec.json.decode(raw)
+        return _read_any(raw)
     except UNREADABLE:
         return bytes(raw).decode(errors="replace")
 

@@ -3,6 +3,8 @@
 A line ends at LF and nowhere else, so U+2028 and its kin stay what they are: text.
 """
 
+from collections.abc import Iterator
+
 from agentsdock.model.codes import Code
 from agentsdock.streams.neutral import Bounds, Fault
 
@@ -28,73 +30,65 @@ class LineSplitter:
         """Bytes of the unfinished line that are held in memory."""
         return len(self._rest)
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> Iterator[bytes]:
         """The lines that ``data`` completes, without their ends and without blank ones.
 
-        Lines in front of a passed ceiling are still returned; the offending one never is.
+        Lines in front of a passed ceiling still come; the offending one never does.  Take all of
+        them: each is cut when it is asked for, so a large read is never copied as a whole.
         """
         room = max(self._bounds.stream_bytes - self.bytes, 0)
         self.bytes += len(data)
-        if self.fault is not None:
-            return []
-        if len(data) <= room:
-            return self._split(data)
-        lines = self._split(data[:room])
-        self._stop(Code.OUTPUT_LIMIT, f"more than {self._bounds.stream_bytes} bytes of output")
-        return lines
+        start, stop = 0, min(len(data), room)
+        while self.fault is None and (end := data.find(b"\n", start, stop)) >= 0:
+            line = self._cut(data, start, end)
+            start = end + 1
+            if self._within_ceilings(line) and (line := self._without_marks(line)):
+                yield line
+        if self.fault is None:
+            self._rest += data[start:stop]
+            self._check_rest()
+        if self.fault is None and stop < len(data):
+            self._stop(Code.OUTPUT_LIMIT, f"more than {self._bounds.stream_bytes} bytes of output")
 
     def end(self) -> bytes:
         """What followed the last LF; nothing is held afterwards."""
         rest = bytes(self._rest)
         self._rest.clear()
-        if not rest:
-            return b""
-        kept = self._keep([rest])
-        return kept[0] if kept else b""
+        return self._without_marks(rest) if rest and self._within_ceilings(rest) else b""
 
-    def _split(self, data: bytes) -> list[bytes]:
-        pieces = data.split(b"\n")
-        if self._rest:
-            self._rest += pieces[0]
-            if len(pieces) > 1:
-                pieces[0] = bytes(self._rest)
-                self._rest = bytearray(pieces.pop())
-            else:
-                pieces = []
+    def _cut(self, data: bytes, start: int, end: int) -> bytes:
+        if not self._rest:
+            return data[start:end]
+        self._rest += data[start:end]
+        line = bytes(self._rest)
+        self._rest = bytearray()
+        return line
+
+    def _within_ceilings(self, line: bytes) -> bool:
+        if len(line) > self._bounds.line_bytes:
+            self._stop_at_long_line()
+        elif self.lines == self._bounds.stream_lines:
+            self._stop(Code.OUTPUT_LIMIT, f"more than {self.lines} lines of output")
         else:
-            self._rest += pieces.pop()
-        lines = self._keep(pieces)
-        if self.fault is None and len(self._rest) > self._bounds.line_bytes:
-            self._too_long()
-        return lines
-
-    def _keep(self, pieces: list[bytes]) -> list[bytes]:
-        kept: list[bytes] = []
-        for line in pieces:
-            if len(line) > self._bounds.line_bytes:
-                self._too_long()
-                break
-            if self.lines == self._bounds.stream_lines:
-                self._stop(
-                    Code.OUTPUT_LIMIT, f"more than {self._bounds.stream_lines} lines of output"
-                )
-                break
             self.lines += 1
-            if self.lines == 1 and line.startswith(_BOM):
-                line = line[len(_BOM) :]
-            if line.endswith(b"\r"):
-                line = line[:-1]
-            if line and not line.isspace():
-                kept.append(line)
-        return kept
+            return True
+        return False
 
-    def _too_long(self) -> None:
-        self._stop(
-            Code.LINE_TOO_LONG,
-            f"line {self.lines + 1} is longer than {self._bounds.line_bytes} bytes",
-        )
+    def _without_marks(self, line: bytes) -> bytes:
+        if self.lines == 1 and line.startswith(_BOM):
+            line = line[len(_BOM) :]
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        return b"" if line.isspace() else line
+
+    def _check_rest(self) -> None:
+        if len(self._rest) > self._bounds.line_bytes:
+            self._stop_at_long_line()
+
+    def _stop_at_long_line(self) -> None:
+        limit = self._bounds.line_bytes
+        self._stop(Code.LINE_TOO_LONG, f"line {self.lines + 1} is longer than {limit} bytes")
 
     def _stop(self, code: Code, message: str) -> None:
-        if self.fault is None:
-            self.fault = Fault(code, message)
+        self.fault = Fault(code, message)
         self._rest = bytearray()

@@ -57,7 +57,7 @@ class ToolStarted:
 
 @frozen
 class ToolFinished:
-    """The first completion of a call.  ``input`` is set where the line repeats it.
+    """The first completion of a call.  ``input`` is set where no start has told it.
 
     ``label`` is the CLI's own word for the outcome (``success``, ``spawnError``, ...);
     ``output_chars`` the length of the output before any cut.

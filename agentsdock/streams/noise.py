@@ -26,6 +26,7 @@ _escape = re.compile(
     rb"|.)",
     re.DOTALL,
 )
+_half = re.compile(rb"\\u[dD][89a-fA-F]")
 _not_letters = re.compile(r"[^a-z]+")
 _PROMPTS = (
     "request approval",
@@ -46,6 +47,8 @@ def strip_control_sequences(line: bytes) -> tuple[bytes, int]:
     Nothing between the ends is touched: valid JSON holds no raw control character, so what
     is left with one is not JSON.
     """
+    if line.startswith(b"{") and line.endswith(b"}") and b"\x1b" not in line:
+        return line, 0
     matched = _noise.match(line)
     start = matched.end() if matched else 0
     control = _control_character.search(line, start)
@@ -59,7 +62,7 @@ def strip_control_sequences(line: bytes) -> tuple[bytes, int]:
 
 def replace_lone_surrogates(line: bytes) -> bytes:
     """JSON text in which each escape of half a character is an escape of U+FFFD."""
-    if b"\\u" not in line:
+    if not _half.search(line):
         return line
     return _escape.sub(lambda found: rb"\ufffd" if found["lone"] else found[0], line)
 
