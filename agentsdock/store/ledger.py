@@ -278,7 +278,7 @@ def _keep(db: apsw.Connection, chat: int, answer: KeepAnswer, now: float) -> Non
         ),
     )
     if not db.changes():
-        raise AnswerExists(f"{answer.scope} was answered already under this key")
+        raise AnswerExists(f"{answer.scope} holds the answer to another request under this key")
 
 
 _OF_A_CHAT = ("events", "runs", "queue", "answers")

@@ -45,6 +45,8 @@ only those that were cancelled can leave more than one unit each."""
 QUIET_SECONDS = 0.05
 """How long nothing must have been written before the writer cleans up."""
 CLOSE_SECONDS = 30.0
+PROGRESS_STEPS = 10_000
+"""Virtual machine steps (a fraction of a millisecond) between looks whether a read is wanted."""
 
 
 class RunBlocking(Protocol):
@@ -313,21 +315,17 @@ class SqliteStore:
         abandoned = False
 
         def work() -> T:
-            while True:
-                try:
-                    return query(db)
-                except apsw.InterruptError:
-                    # The interruption was meant for an abandoned query just before this one.
-                    if abandoned:
-                        raise
-                except apsw.Error as error:
-                    raise translate(error, db) from error
+            # Asked by the engine itself, so it cannot hit the query that comes next.
+            db.set_progress_handler(lambda: abandoned, PROGRESS_STEPS)
+            try:
+                return query(db)
+            except apsw.Error as error:
+                raise translate(error, db) from error
 
         try:
             return await self._run_blocking(work, limiter=self._reading, abandon_on_cancel=True)
         except trio.Cancelled:
             abandoned = True
-            db.interrupt()
             raise
 
 
