@@ -8,7 +8,7 @@ import binascii
 import hmac
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_to_bytes
 
 EVENTS_PROTOCOL = "agentsdock-events-v1"
 _TOKEN_PROTOCOL = b"agentsdock-token."
@@ -38,9 +38,10 @@ def _carried(scope: Any) -> Iterator[bytes]:
                 yield credentials.strip()
         elif name == b"sec-websocket-protocol" and scope["type"] == "websocket":
             yield from _in_subprotocols(value)
-    for name, value in parse_qsl(scope["query_string"], keep_blank_values=True):
-        if name == b"token":
-            yield value
+    for parameter in scope["query_string"].split(b"&"):
+        name, _, value = parameter.replace(b"+", b" ").partition(b"=")
+        if unquote_to_bytes(name) == b"token":
+            yield unquote_to_bytes(value)
 
 
 def _in_subprotocols(value: bytes) -> Iterator[bytes]:

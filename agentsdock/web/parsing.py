@@ -10,23 +10,25 @@ from quart import request
 from agentsdock.model.errors import Unprocessable
 
 MAX_DEPTH = 64
+MAX_NESTED_BYTES = 256 * 1024
+"""Of all lists and objects in a body together; texts have bounds of their own."""
 MAX_INTEGER = 2**53 - 1
 
 T = TypeVar("T")
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
 
 
-def is_too_deep(body: bytes) -> bool:
-    """Whether JSON nests deeper than MAX_DEPTH; in time linear in its size."""
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
-        return False
-    brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+def is_too_deep(json: bytes) -> bool:
+    """Whether valid JSON nests deeper than MAX_DEPTH."""
+    unescaped = json.replace(rb"\\", b"").replace(rb"\"", b"")
+    outside_strings = b"".join(unescaped.split(b'"')[::2])
+    brackets = outside_strings.translate(_ONE_KIND, _NOT_BRACKETS)
     for _ in range(MAX_DEPTH):
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
 
 
@@ -42,14 +44,20 @@ class Body:
     """
 
     def __init__(self, raw: bytes) -> None:
-        if is_too_deep(raw):
-            raise Unprocessable(f"unreadable JSON, or nested deeper than {MAX_DEPTH} levels")
         try:
             self._fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         except msgspec.ValidationError as error:
             raise Unprocessable("the body must be a JSON object") from error
         except msgspec.DecodeError as error:
             raise Unprocessable(f"unreadable JSON: {error}") from error
+        except RecursionError as error:
+            raise _too_deep() from error
+        fields = (memoryview(field) for field in self._fields.values())
+        nested = b",".join(field for field in fields if field[0] in b"[{")
+        if len(nested) > MAX_NESTED_BYTES:
+            raise Unprocessable(f"lists and objects take more than {MAX_NESTED_BYTES} bytes")
+        if is_too_deep(b"[" + nested + b"]"):
+            raise _too_deep()
 
     def __contains__(self, name: str) -> bool:
         return name in self._fields
@@ -79,6 +87,10 @@ class Body:
         if len(items) > count:
             raise refused(name, f"at most {count} items, not {len(items)}")
         return items
+
+
+def _too_deep() -> Unprocessable:
+    return Unprocessable(f"nested deeper than {MAX_DEPTH} levels")
 
 
 def refused(name: str, message: str, place: str = "body") -> Unprocessable:
