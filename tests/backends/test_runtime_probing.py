@@ -302,7 +302,8 @@ async def test_words_alone_log_nobody_out(runtimes, backend):
     await runtimes.check("cursor")
     await runtimes.record_failure("cursor", "401", auth_suspect=True)
     assert backend.confirmations == 1
-    assert runtimes.diagnostic("cursor").status == "ready"
+    found = runtimes.diagnostic("cursor")
+    assert (found.status, found.message, found.last_error) == ("ready", "probe 1", "401")
     await runtimes.admit("cursor")
 
 
