@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsdock.model.codes import Code
@@ -381,6 +381,12 @@ def test_words_on_an_api_failure_survive_a_result_that_never_comes() -> None:
     assert segments(tell(INIT, delta("Partial"), synthetic, FAILED)) == ["Partial"]
 
 
+def test_a_message_that_is_a_plain_string_is_text() -> None:
+    line = said()
+    line["message"]["content"] = "Hi"
+    assert segments(tell(INIT, line)) == ["Hi"]
+
+
 def test_a_thinking_block_is_a_thought() -> None:
     (thought,) = only(tell(INIT, said({"type": "thinking", "thinking": "Hm."})), Thought)
     assert thought == Thought("Hm.", 3)
@@ -653,11 +659,13 @@ BUSY = b"".join(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, len(BUSY))))
 def test_any_split_gives_the_same_events(pieces: list[int]) -> None:
     assert play(BUSY, pieces) == play(BUSY)
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(BUSY) - 1), st.binary(max_size=8), st.integers(0, 40))
 def test_any_damage_gives_at_most_one_fault_and_the_same_events_at_any_split(
     at: int, patch: bytes, dropped: int
@@ -668,6 +676,7 @@ def test_any_damage_gives_at_most_one_fault_and_the_same_events_at_any_split(
     assert play(data, list(range(len(data)))) == events
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_give_at_most_one_fault_and_no_exception(data: bytes) -> None:
     fault(play(data))
@@ -684,6 +693,7 @@ usage permission_denials parent_tool_use_id id name input tool_use_id text
 """
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.builds(

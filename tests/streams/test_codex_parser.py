@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsdock.model.codes import Code
@@ -230,7 +230,9 @@ def test_tokens_come_with_the_result() -> None:
     assert result.usage == Usage(9, 2, 4, None)
 
 
-@pytest.mark.parametrize("odd", ['"many"', "null", "[1]", '{"input_tokens": 1e400}'])
+@pytest.mark.parametrize(
+    "odd", ['"many"', "null", "[1]", '{"input_tokens": 1e400}', '{"input_tokens": -1}']
+)
 def test_odd_accounting_costs_only_the_accounting(odd: str) -> None:
     (result,) = only(tell(THREAD, f'{{"type":"turn.completed","usage":{odd}}}'), Result)
     assert (result.is_error, result.usage) == (False, None)
@@ -316,6 +318,19 @@ def test_a_call_of_a_server_is_named_by_server_and_tool() -> None:
     (finished,) = only(events, ToolFinished)
     assert (finished.name, finished.output) == ("docs.find", "a\nb")
     assert finished.outcome is Outcome.OK
+
+
+def test_an_answer_without_text_is_shown_as_data() -> None:
+    answer = {"content": [{"type": "image"}], "structured_content": None}
+    (finished,) = only(
+        tell(THREAD, item("completed", "mcp_tool_call", result=answer)), ToolFinished
+    )
+    assert json.loads(finished.output) == answer
+
+
+def test_an_exit_code_that_no_system_has_is_left_out() -> None:
+    (finished,) = only(tell(THREAD, command("completed", "failed", 1 << 40)), ToolFinished)
+    assert finished.exit_code is None
 
 
 def test_an_error_of_a_server_fails_its_call() -> None:
@@ -439,11 +454,13 @@ BUSY = b"".join(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, len(BUSY))))
 def test_any_split_gives_the_same_events(pieces: list[int]) -> None:
     assert play(BUSY, pieces) == play(BUSY)
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(BUSY) - 1), st.binary(max_size=8), st.integers(0, 40))
 def test_any_damage_gives_at_most_one_fault_and_the_same_events_at_any_split(
     at: int, patch: bytes, dropped: int
@@ -454,6 +471,7 @@ def test_any_damage_gives_at_most_one_fault_and_the_same_events_at_any_split(
     assert play(data, list(range(len(data)))) == events
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_give_at_most_one_fault_and_no_exception(data: bytes) -> None:
     fault(play(data))
@@ -471,6 +489,7 @@ query action items
 TYPES = "agent_message reasoning error command_execution mcp_tool_call todo_list web_search other"
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.builds(
