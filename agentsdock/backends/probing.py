@@ -86,12 +86,14 @@ class Runtimes:
     async def admit(self, name: str) -> Admitted:
         """The program to run a turn with.  Raises Unavailable.
 
-        It is the file that was probed: one that was replaced or removed since then is probed
-        again first.
+        A program that was found ready and is still the same file is admitted at once, however
+        old that finding is: a turn must not wait for probes that could only repeat it, and what
+        else may have changed (a sign-in that expired) the turn itself tells.  Anything else is
+        probed first.
         """
-        found = await self.check(name)
-        if found.ready and not _is_there(found):
-            found = await self.check(name, refresh=True)
+        found = self._known[name].diagnostic
+        if not (found.ready and _is_there(found)):
+            found = await self.check(name, refresh=found.ready)
         if not found.ready or found.program is None:
             raise Unavailable(
                 found.message,

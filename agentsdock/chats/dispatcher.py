@@ -150,6 +150,7 @@ class Dispatcher:
             seconds=terminal.get("wall_seconds"),
         )
         await self._tell_runtime(live, terminal)
+        await self._runtimes.check(live.run.backend)
 
     async def _drafts_of(self, live: LiveTurn) -> list[Draft]:
         """The final events.  A bug in one turn must not end another, nor leave this one open."""

@@ -102,13 +102,22 @@ async def test_a_ready_cli_is_admitted_with_the_probed_file(runtimes, backend, p
 
 
 async def test_within_its_time_to_live_a_probe_is_reused(runtimes, backend, autojump_clock):
-    await runtimes.admit("cursor")
+    await runtimes.check("cursor")
     await trio.sleep(TTL - 1)
-    await runtimes.admit("cursor")
+    await runtimes.check("cursor")
     assert backend.probes == 1
     await trio.sleep(1)
-    await runtimes.admit("cursor")
+    await runtimes.check("cursor")
     assert backend.probes == 2
+
+
+async def test_a_turn_never_waits_for_a_probe_of_the_file_that_was_ready(
+    runtimes, backend, autojump_clock
+):
+    await runtimes.admit("cursor")
+    await trio.sleep(100 * TTL)
+    await runtimes.admit("cursor")
+    assert backend.probes == 1
 
 
 async def test_a_refresh_probes_whatever_the_age(runtimes, backend):
