@@ -101,7 +101,7 @@ class Clocks:
     def follow(self, progress: Progress, now: float) -> None:
         """Take in what the stream did up to ``now``."""
         before, self._seen = self._seen, progress
-        if progress.lines > before.lines or (before.resting and not progress.resting):
+        if progress.lines > before.lines:
             self._last_line = now
             self._warned = False
         if progress.results > before.results:

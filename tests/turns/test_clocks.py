@@ -61,6 +61,26 @@ def test_every_line_starts_the_silence_anew():
     assert run_out(made)[-1] == (1799, Limit.IDLE)
 
 
+def test_a_cli_that_is_slow_to_start_is_warned_about_too():
+    made = clocks(None, startup_seconds=400)
+    when, warning = run_out(made)[0]
+    assert (when, warning.clock, warning.left_seconds) == (300, Limit.STARTUP, 100)
+
+
+def test_budgets_and_silence_are_counted_from_their_own_beginnings():
+    made = Clocks(evolve(LIMITS, turn_seconds=400), 1000.0)
+    made.follow(BEGUN, 1050.0)
+    warning = made.check(1360.0)
+    assert (warning.clock, warning.budget_seconds, warning.left_seconds) == (Limit.TURN, 400, 40)
+    assert warning.idle_seconds == 310
+    assert made.budget(Limit.IDLE) == 350
+    assert [made.budget(limit) for limit in (Limit.STARTUP, Limit.APPROVAL, Limit.EXIT)] == [
+        120,
+        60,
+        30,
+    ]
+
+
 def test_steady_output_does_not_delay_the_turn_limit():
     made = clocks()
     for second in range(100, 10_000, 100):
@@ -163,7 +183,7 @@ class TestAfterTheResult:
     def test_it_pauses_while_the_cli_works_again_and_runs_from_the_last_result(self):
         made = clocks()
         made.follow(evolve(BEGUN, lines=2, results=1, resting=True), 500)
-        made.follow(evolve(BEGUN, lines=2, results=1), 520)
+        made.follow(evolve(BEGUN, lines=3, results=1), 520)
         assert made.check(530) is None
         assert run_out(made, 1000)[-1][0] == 820
         made.follow(evolve(BEGUN, lines=4, results=2, resting=True), 1000)
