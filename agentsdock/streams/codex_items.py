@@ -81,12 +81,12 @@ def read_item(raw: Raw, kind: str) -> Item:
         fields = read_fields(raw)
     except UNREADABLE:
         raise schema_error("the item is not an object", kind) from None
-    told_id, item_type = _value(fields.pop("id", None)), _value(fields.pop("type", None))
+    told_id, item_type = fields.pop("id", None), _value(fields.pop("type", None))
     if not isinstance(item_type, str) or not item_type:
         raise schema_error("the item has no type", kind)
     # A web search names its id twice; the item's own stands first.
-    own = _OWN_ID.match(bytes(raw))
-    item_id = read_value(Raw(own[1])) if own else told_id
+    own = _OWN_ID.match(raw)
+    item_id = _value(Raw(own[1]) if own else told_id)
     if not isinstance(item_id, str) or not 0 < len(item_id) <= _ID_CHARS:
         raise schema_error("the item has no usable id", kind, item_type)
     return Item(item_id, item_type, fields)
