@@ -69,7 +69,6 @@ class TurnMachine:
         self.open_queries: dict[str, str] = {}
         self.drift: Counter[tuple[str, str]] = Counter()
         self._parser = parser
-        self._parser_ended = False
         self._projection = Projection(facts)
         self._results = 0
         self._text = ""
@@ -163,7 +162,7 @@ class TurnMachine:
     def stdout_ended(self) -> list[Draft]:
         """Nothing more will be read, be it the end of file or of the time to drain."""
         self._stdout_ended = True
-        drafts = [] if self.decided else self._take(self._end_parser())
+        drafts = [] if self.decided else self._take(self._parser.end())
         self._settle()
         return drafts
 
@@ -239,18 +238,12 @@ class TurnMachine:
                 drafts.extend(self._takers[type(event)](event))
         return drafts
 
-    def _end_parser(self) -> list[StreamEvent]:
-        if self._parser_ended:
-            return []
-        self._parser_ended = True
-        return self._parser.end()
-
     def _flush(self) -> list[Draft]:
         """What the CLI had begun to say when the verdict fell."""
         if not self.decided or self._resting:
             return []
         return self._take(
-            [event for event in self._end_parser() if isinstance(event, Text | Thought)]
+            [event for event in self._parser.end() if isinstance(event, Text | Thought)]
         )
 
     def _count_drift(self, event: Drift) -> None:

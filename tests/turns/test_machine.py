@@ -27,6 +27,7 @@ from agentsdock.streams.neutral import (
     Resumed,
     Text,
     Thought,
+    Unusable,
     Usage,
 )
 from agentsdock.turns.clocks import IdleWarning, Limit
@@ -232,6 +233,21 @@ class TestFailure:
         error = assert_failed(turn.finish(TurnEnd(report=report(None))), Code.INTERNAL_ERROR, None)
         assert "guard" in error["message"]
 
+    def test_a_process_that_somebody_ended_without_saying_why_is_an_internal_error(self):
+        turn, _ = play(INIT)
+        turn.stdout_ended()
+        turn.exited(-15, killed=True)
+        assert turn.decided
+        error = assert_failed(cut_off(turn), Code.INTERNAL_ERROR, None)
+        assert "ended without a verdict" in error["message"]
+
+    def test_the_exit_that_comes_last_decides(self):
+        turn, _ = play(INIT)
+        turn.stdout_ended()
+        assert not turn.decided
+        turn.exited(1, killed=False)
+        assert turn.verdict.code is Code.NONZERO_EXIT
+
     def test_a_turn_that_is_finished_without_a_verdict_owns_up(self):
         turn, _ = play(INIT)
         assert_failed(turn.finish(TurnEnd()), Code.INTERNAL_ERROR, None)
@@ -383,6 +399,8 @@ class TestLastEvents:
         assert [draft.payload["tool_id"] for draft in drafts[:2]] == ["a", "b"]
         assert drafts[0].payload["outcome"] == "unfinished"
         assert drafts[0].payload["exit_code"] is None
+        assert drafts[0].payload["is_error"] is False
+        assert drafts[0].payload["tool"]["name"] == "shell"
 
     def test_the_terminal_event_counts_the_calls_by_outcome(self):
         turn, _ = play(
@@ -401,6 +419,15 @@ class TestLastEvents:
             "rejected": 1,
             "unfinished": 1,
         }
+
+    def test_what_comes_after_the_result_is_not_shown_at_the_end_either(self):
+        turn, _ = play(INIT, success("42"), at_end=[HELLO])
+        turn.stop(StopReason.USER)
+        assert types(cut_off(turn)) == ["turn_finished"]
+
+    def test_the_session_is_named_where_there_is_one(self):
+        assert terminal(end(play(INIT)[0]))["provider_session_id"] == "chat-1"
+        assert "provider_session_id" not in terminal(end(machine()))
 
     def test_what_was_being_said_when_the_verdict_fell_is_shown(self):
         turn, _ = play(INIT, at_end=[Thought("hm", 2), Text("I was abo", 9), success("no")])
@@ -481,6 +508,16 @@ class TestStderr:
         assert error["diagnosis"] == "sign_in"
         assert "Sign-in needed" in error["message"]
 
+    def test_a_prompt_on_stdout_is_told_for_what_it_asks(self):
+        line = Unusable(28, prose="Workspace Trust Required")
+        turn, _ = play(Fault(Code.APPROVAL_REQUIRED, "a prompt", line))
+        assert assert_failed(cut_off(turn), Code.APPROVAL_REQUIRED, None)["diagnosis"] == "trust"
+
+    def test_prompt_and_stderr_stay_out_of_representations(self):
+        turn = machine(scrub=("sentinel",))
+        assert "sentinel" not in repr(turn.turn)
+        assert "sentinel" not in repr(TurnEnd(stderr_tail="sentinel"))
+
     def test_a_sign_in_that_expired_in_mid_turn_is_told_from_the_result(self):
         turn, _ = play(INIT, failure("401 Unauthorized"))
         error = assert_failed(end(turn, 0), Code.LOGICAL_ERROR, 0)
@@ -540,7 +577,26 @@ class TestTimeline:
         assert (progress.lines, progress.initialised, progress.resting) == (3, True, False)
         assert progress.calls == {"a": 30}
         assert progress.queries == {"q"}
+        assert play(INIT, call("a", timeout=30), called("a"))[0].progress.calls == {}
         assert progress.last_sign == "QueryOpened"
         turn, _ = play(INIT, Result(is_error=False))
         assert turn.progress.resting
         assert turn.progress.results == 1
+
+    def test_a_line_that_means_nothing_is_a_sign_too(self):
+        turn = machine(INIT)
+        assert turn.progress.last_sign == "start"
+        turn.feed(b".")
+        assert turn.progress.last_sign == "Init"
+        turn.feed(b"")
+        assert turn.progress.last_sign == "Init"
+        turn.feed(b".")
+        assert turn.progress.last_sign == "line"
+
+    def test_counters_are_bounded(self):
+        asked = [QueryOpened(str(number), "x") for number in range(200)]
+        new = [Drift("field", str(number)) for number in range(500)]
+        turn, _ = play(INIT, *asked, *new, new[0], new[-1])
+        assert len(turn.open_queries) == 64
+        assert len(turn.drift) == 200
+        assert turn.drift["field", "0"] == 2

@@ -91,6 +91,10 @@ class TestUnusableLines:
         told = self.shown(Unusable(99, "context", "compacted"))
         assert told == {"size": 99, "type": "context", "subtype": "compacted"}
 
+    def test_prose_is_readable_in_any_script(self):
+        draft = drafts_of(Fault(Code.BAD_LINE, "odd", Unusable(9, prose="внимание")))[0]
+        assert "внимание" in draft.payload["raw"]
+
     def test_prose_is_told_without_control_sequences_and_bounded(self):
         told = self.shown(Unusable(900, prose="\x1b[31mnpm warn\x1b[0m " + "x" * 800))
         assert told["prose"].startswith("npm warn xx")
