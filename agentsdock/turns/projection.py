@@ -56,7 +56,10 @@ class Projection:
 
     def text(self, event: Text) -> Draft:
         text = bounding.head(event.text, self._facts.bounds.text_chars)
-        return self.draft("assistant_text", text=text, **_cut("text", text, event.chars))
+        payload = {**self._common, "text": text}
+        if event.chars > len(text):
+            payload.update(_cut("text", text, event.chars))
+        return Draft("assistant_text", payload)
 
     def thought(self, event: Thought) -> Draft:
         text = bounding.head(event.text, self._facts.bounds.thought_chars)
