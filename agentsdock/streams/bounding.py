@@ -17,7 +17,7 @@ def head(text: str, limit: int, chars: int | None = None) -> str:
     chars = len(text) if chars is None else chars
     if chars <= limit:
         return text
-    marker = f"\n[trimmed: {limit} of {chars} characters kept]"
+    marker = f"\n[trimmed: the start of {chars} characters]"
     return (text[: max(limit - len(marker), 0)] + marker)[:limit]
 
 
@@ -25,7 +25,7 @@ def tail(text: str, limit: int) -> str:
     """The last ``limit`` characters, behind a line that says what is missing."""
     if len(text) <= limit:
         return text
-    marker = f"[trimmed: the last {limit} of {len(text)} characters]\n"
+    marker = f"[trimmed: the end of {len(text)} characters]\n"
     kept = max(limit - len(marker), 0)
     return (marker + text[len(text) - kept :])[:limit]
 

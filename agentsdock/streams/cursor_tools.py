@@ -142,6 +142,15 @@ class _Outcome(Struct):
     message: Raw = _ABSENT
 
 
+_TEXT_FIELDS = (
+    "content",
+    "markdown",
+    "diffString",
+    "error",
+    "errorMessage",
+    "reason",
+    "message",
+)
 _read_outcome = msgspec.json.Decoder(_Outcome).decode
 
 
@@ -254,10 +263,8 @@ def _outcome_key(result: dict[str, Raw]) -> str | None:
 
 
 def _exit_code(payload: _Outcome) -> int | None:
-    for value in (payload.exitCode, payload.exit_code):
-        if type(value) is int and value in _EXIT_CODES:
-            return value
-    return None
+    code = payload.exit_code if payload.exitCode is None else payload.exitCode
+    return code if type(code) is int and code in _EXIT_CODES else None
 
 
 def _output(payload: _Outcome, raw: Raw) -> str:
@@ -268,17 +275,7 @@ def _output(payload: _Outcome, raw: Raw) -> str:
     streams = [_text(payload.stdout), _text(payload.stderr)]
     if any(streams):
         return "\n".join(stream.rstrip("\n") for stream in streams if stream)
-    told = [
-        shell,
-        *streams,
-        _text(payload.content),
-        _text(payload.markdown),
-        _text(payload.diffString),
-        _text(payload.error),
-        _text(payload.errorMessage),
-        _text(payload.reason),
-        _text(payload.message),
-    ]
+    told = [shell, *streams, *(_text(getattr(payload, field)) for field in _TEXT_FIELDS)]
     if any(text is not None for text in told):
         return next((text for text in told if text), "")
     value = read_value(raw)
