@@ -4,6 +4,7 @@ import array
 import errno
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -245,8 +246,12 @@ class _Zygote:
         try:
             async with self._sending:
                 await self._requests.sendmsg([b"j"], [rights])
-        except ConnectionError:
+        except (ConnectionError, trio.ClosedResourceError):
             raise _NotTaken from None
+        except OSError:
+            if self._requests.fileno() != -1:
+                raise
+            raise _NotTaken from None  # another launch found it dead and closed it
 
     async def close(self) -> None:
         """End it and its spare; running guards go on."""
@@ -340,16 +345,24 @@ class ZygoteLauncher:
             process = ZygoteProcess(self, spec, control, stdout[0], stderr[0])
             ours.pop_all()
         try:
-            with trio.fail_after(HANDSHAKE_SECONDS):
-                await process.start()
-        except trio.TooSlowError:
-            process.kill_guard()
-            await process.aclose()
-            raise SpawnFailed("the guard did not answer in time") from None
-        except (SpawnFailed, _NotTaken):
+            await self._hear(process)
+        except BaseException:
             await process.aclose()
             raise
         return process
+
+    async def _hear(self, process: ZygoteProcess) -> None:
+        try:
+            with trio.fail_after(HANDSHAKE_SECONDS):
+                await process.start()
+        except trio.TooSlowError:
+            if process.guard_pid == 0:  # a guard that wakes up later will see us gone
+                raise _NotTaken from None
+            await process.end()
+            raise SpawnFailed("the guard did not answer in time") from None
+        except OSError as error:
+            await process.end()
+            raise SpawnFailed(f"cannot hold the guard: {error}", error.errno) from error
 
     async def clear(
         self, marker: str, since: int | None
@@ -464,7 +477,7 @@ async def run_once(
     At the timeout (seconds) its tree is killed.  ``max_output`` bounds each of the outputs, in
     bytes; the rest is read and dropped.  Raises SpawnFailed.
     """
-    marker = f"{launcher.identity}:once"
+    marker = f"{launcher.identity}:once-{secrets.token_hex(8)}"
     spec = LaunchSpec(argv, env, cwd, marker, grace=0.0, background=False)
     stdout, stderr = bytearray(), bytearray()
     process = await launcher.launch(spec)

@@ -83,10 +83,13 @@ def reap_adopted(own: int | None) -> None:
 
 
 def hold(pid: int, began: int | None) -> int | None:
-    """A pidfd of the process of that number that began then, if it is still there."""
+    """A pidfd of the process of that number that began then; None if it is gone.
+
+    Raises OSError.
+    """
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:
+    except ProcessLookupError:
         return None
     process = look(pid)
     if process is None or process.dead or process.start_ticks != began:
@@ -129,7 +132,7 @@ class Hunt:
     _strangers: set[int] = field(factory=set)
 
     def run(self, seconds: float) -> tuple[int, ...]:
-        """Blocking.  Returns what still lived when the time was over."""
+        """Blocking.  Returns the pids of what still lived when the time was over."""
         until = time.monotonic() + seconds
         quiet = 0
         try:
@@ -137,6 +140,8 @@ class Hunt:
                 self._strangers = own_line()
                 quiet = 0 if self._freeze(until) else quiet + 1
                 self._kill(until)
+            if quiet < QUIET_SCANS:
+                return (*self._held, *(process.pid for process in self._search()))
             return tuple(self._held)
         finally:
             for _, pidfd in self._held.values():
@@ -145,11 +150,10 @@ class Hunt:
     def _freeze(self, until: float) -> bool:
         """Stop all that the rule finds, until a search finds nothing new."""
         found_any = False
-        while time.monotonic() < until:
-            found = [process for process in self._search() if self._hold(process)]
-            if not found:
-                break
+        while [process for process in self._search() if self._hold(process)]:
             found_any = True
+            if time.monotonic() >= until:
+                break
         return found_any
 
     def _search(self) -> Iterable[Process]:

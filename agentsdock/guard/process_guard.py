@@ -377,7 +377,7 @@ def guard(job_fd: int, control_fd: int, stdio: list[int]) -> None:
     os.close(job_fd)
     me = Guard(job, control)
     me.send("accepted", guard_pid=os.getpid(), guard_start=start_ticks(os.getpid()))
-    if me.start(stdio):
+    if not me.server_gone and me.start(stdio):
         try:
             me.run()
         except BaseException:
