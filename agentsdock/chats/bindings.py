@@ -44,7 +44,9 @@ def failed_before_init(session: Session, backend: str, code: Code) -> Session:
     if code in NEVER_STARTED:
         return session
     binding = session.binding(backend)
-    return with_binding(session, backend, evolve(binding, failed_resumes=binding.failed_resumes + 1))
+    return with_binding(
+        session, backend, evolve(binding, failed_resumes=binding.failed_resumes + 1)
+    )
 
 
 def must_roll_over(session: Session) -> bool:

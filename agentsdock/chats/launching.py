@@ -1,6 +1,7 @@
 """From a waiting turn to everything that is needed to run it."""
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 
@@ -24,6 +25,7 @@ from agentsdock.turns.runner import TurnJob
 from agentsdock.turns.verdicts import TurnFacts
 
 TITLE_CHARS = 72
+SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)\Z", re.IGNORECASE)
 
 
 @frozen
@@ -125,14 +127,13 @@ class Launcher:
     ) -> TurnMachine:
         bounds = self.settings.backends[session.backend].bounds
         resume_id = session.binding().session_id
-        secrets = [self.settings.token, self.settings.environ.get("CURSOR_API_KEY")]
         facts = TurnFacts(
             run_id=run.id,
             backend=session.backend,
             resume_id=resume_id,
             meta=run.meta,
             bounds=bounds,
-            scrub=(envelope.prompt, *(secret for secret in secrets if secret)),
+            scrub=(envelope.prompt, *_secrets(self.settings)),
         )
         return TurnMachine(facts, backend.parser(ParserSpec(resume_id, bounds)))
 
@@ -184,6 +185,12 @@ def switch_backend(session: Session, backend: str | None) -> Session:
             f"this chat is bound to {session.backend}; fork it or start a new chat to use {backend}"
         )
     return evolve(session, backend=backend, model=None, effort=None)
+
+
+def _secrets(settings: Settings) -> list[str]:
+    """Values that no event may show, should a CLI print them."""
+    keys = [value for name, value in settings.environ.items() if SECRET_NAME.search(name)]
+    return [secret for secret in (settings.token, *keys) if secret and len(secret) >= 8]
 
 
 def run_meta(turn: QueuedTurn) -> dict[str, object]:

@@ -6,7 +6,8 @@ time is over.  Only then are there final events.
 """
 
 import errno
-from collections.abc import Sequence
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import trio
@@ -27,13 +28,13 @@ from agentsdock.store.protocol import SessionGone, StoreError, StoreFull
 from agentsdock.turns.capsule import CapsuleWriter
 from agentsdock.turns.clocks import Clocks, Limit
 from agentsdock.turns.machine import TurnMachine
-from agentsdock.turns.verdicts import StopReason, TurnEnd
 from agentsdock.turns.outbox import Outbox
+from agentsdock.turns.verdicts import StopReason, TurnEnd
 
 READ_BYTES = 256 * 1024
 STDERR_READ_BYTES = 64 * 1024
 DRAIN_SECONDS = 2.0
-"""How long the pipes of an ended tree may take to give what is left in them."""
+"""How long the pipes of an ended tree may stay silent before they count as empty."""
 
 
 class Recorder(Protocol):
@@ -76,6 +77,28 @@ class _Tail:
         return bytes(self._kept[-self.limit :]).decode("utf-8", "replace")
 
 
+class _PatientRead:
+    """Waits for bytes as long as it takes; once the tree is gone, only a moment each time.
+
+    End of file follows the end of the tree, unless somebody else holds the pipe, and that must
+    not hold the turn.  Time in which the store makes the reader wait does not count.
+    """
+
+    def __init__(self) -> None:
+        self._patience = math.inf
+        self._scope = trio.CancelScope()
+
+    def hurry(self) -> None:
+        self._patience = DRAIN_SECONDS
+        self._scope.deadline = trio.current_time() + DRAIN_SECONDS
+
+    async def take(self, read: Callable[[int], Awaitable[bytes]]) -> bytes:
+        """The next bytes; none at the end of file or of the patience."""
+        with trio.CancelScope(deadline=trio.current_time() + self._patience) as self._scope:
+            return await read(READ_BYTES)
+        return b""
+
+
 class TurnRunner:
     """Runs one turn once.  ``stop``, ``shut_down`` and ``extend`` may come at any time."""
 
@@ -100,6 +123,7 @@ class TurnRunner:
         self._scope = trio.CancelScope()
         self._outbox = Outbox()
         self._stderr = _Tail(job.limits.stderr_tail_bytes)
+        self._stdout_wait = _PatientRead()
         self._drained = trio.Event()
         self._clocks_changed = trio.Event()
         self._clocks: Clocks | None = None
@@ -218,10 +242,8 @@ class TurnRunner:
             tasks.start_soon(self._read_stderr, process)
             tasks.start_soon(self._read_stdout, process, self._clocks, tasks)
             self._report = await process.wait_report()
-            # The tree is gone, so end of file follows; whoever else holds the pipe must not
-            # hold the turn.
-            with trio.move_on_after(DRAIN_SECONDS):
-                await self._drained.wait()
+            self._stdout_wait.hurry()
+            await self._drained.wait()
             self._outbox.put(self._machine.stdout_ended())
             self._exit(self._report)
             tasks.cancel_scope.cancel()
@@ -235,7 +257,7 @@ class TurnRunner:
         self, process: GuardedProcess, clocks: Clocks, tasks: trio.Nursery
     ) -> None:
         machine = self._machine
-        while data := await process.read_stdout(READ_BYTES):
+        while data := await self._stdout_wait.take(process.read_stdout):
             self._release_pace()
             if self._capsule is not None:
                 self._capsule.stdout(data)
