@@ -256,6 +256,8 @@ class _Zygote:
     async def close(self) -> None:
         """End it and its spare; running guards go on."""
         self._requests.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGCONT)  # what somebody stopped shall see the end too
         wait = partial(self._process.wait, EXIT_SECONDS)
         with suppress(subprocess.TimeoutExpired):
             await trio.to_thread.run_sync(wait)

@@ -84,6 +84,7 @@ async def test_a_zygote_that_hangs_is_replaced(
     os.kill(await spare_of(zygote), signal.SIGSTOP)
     os.kill(zygote, signal.SIGSTOP)
     assert await works(launcher)
+    await eventually(lambda: launcher.reap() or len(children_of(os.getpid())) == 1)
     assert zygote_of(launcher) != zygote
 
 
