@@ -6,18 +6,19 @@ counts, and both are measured in turns in one run.
 
 import argparse
 import contextlib
+import itertools
 import json
 import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import trio
 
-from agentsdock.model.events import Draft, Encoded, encode
+from agentsdock.model.events import Draft, Encoded, encode, with_seq
 from agentsdock.model.sessions import Session
-from agentsdock.store import ledger
+from agentsdock.store.engine import transaction
 from agentsdock.store.feed import Feed
 from agentsdock.store.files import open_files
 from agentsdock.store.protocol import DropSession, PutSession
@@ -67,34 +68,29 @@ async def grouped(folder: pathlib.Path, seconds: float) -> dict[str, float]:
 
 
 async def one_by_one(folder: pathlib.Path, seconds: float) -> float:
-    """The same producers, one row per transaction, each through a worker thread."""
+    """The same producers and rows, one bare INSERT per transaction, each through a thread."""
     opened = open_files(folder)
     limiter = trio.CapacityLimiter(1)
     count = 0
 
-    def put(chat: str) -> Callable[[], None]:
-        one = (event(chat, 500),)
+    def put(number: int, seq: int, one: Encoded) -> None:
+        with transaction(opened.writer):
+            opened.writer.execute(
+                "INSERT INTO events (chat, seq, type, run_id, body) VALUES (?, ?, ?, ?, ?)",
+                (number, seq, one.type, one.run_id, with_seq(seq, one.body)),
+            )
 
-        def work() -> None:
-            (outcome,) = ledger.commit(opened.writer, [ledger.Unit(chat, one, ())], 0.0)
-            assert isinstance(outcome, ledger.Done)
-
-        return work
-
-    async def produce(work: Callable[[], None]) -> None:
+    async def produce(number: int) -> None:
         nonlocal count
-        while True:
-            await trio.to_thread.run_sync(work, limiter=limiter)
+        one = event(session_id(number), 500)
+        for seq in itertools.count(1):
+            await trio.to_thread.run_sync(put, number, seq, one, limiter=limiter)
             count += 1
 
-    chats = [session_id(number) for number in range(PRODUCERS)]
-    for chat in chats:
-        change = PutSession(Session(chat, STAMP, STAMP))
-        ledger.commit(opened.writer, [ledger.Unit(chat, (), (change,))], 0.0)
     with trio.move_on_after(seconds):
         async with trio.open_nursery() as nursery:
-            for chat in chats:
-                nursery.start_soon(produce, put(chat))
+            for number in range(PRODUCERS):
+                nursery.start_soon(produce, number)
     opened.close()
     return count / seconds
 

@@ -29,6 +29,8 @@ _EVERY_CONNECTION = {
     "synchronous": ("FULL", 2),
     "cache_size": (-2000, -2000),
     "trusted_schema": (False, 0),
+    # Only macOS knows it: there a plain fsync does not reach the disk.
+    "fullfsync": (True, 1),
 }
 _WRITER = {
     "page_size": (4096, 4096),

@@ -145,6 +145,20 @@ async def test_who_lags_behind_the_tail_reads_the_store_and_then_joins_again(hou
         assert house.ledger.reads == reads
 
 
+async def test_who_is_far_behind_within_the_tail_gets_a_page_at_a_time(house):
+    with house.feed.watch(sid(), 0) as watcher:
+        house.commit(10)
+        await watcher.next()
+        for _ in range(90):
+            house.commit(10_000)
+        pages = []
+        while watcher.cursor < 91:
+            pages.append(sum(len(row.body) for row in await watcher.next()))
+        assert len(pages) > 2
+        assert max(pages) < feed_module.PAGE_BYTES + 10_000
+    assert house.ledger.reads == 0
+
+
 async def test_an_event_larger_than_the_tail_reaches_every_watcher(house, monkeypatch):
     monkeypatch.setattr(feed_module, "TAIL_BYTES", 100)
     with house.feed.watch(sid(), 0) as one, house.feed.watch(sid(), 0) as other:

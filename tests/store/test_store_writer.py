@@ -5,10 +5,11 @@ import threading
 import pytest
 import trio
 import trio.testing
-from store_samples import chat, create, event, everything, run, seqs, sid, started, texts
+from store_samples import chat, create, event, everything, queued, run, seqs, sid, started, texts
 
 from agentsdock.store import sqlite
 from agentsdock.store.protocol import (
+    PutQueued,
     PutSession,
     RunExists,
     StoreBusy,
@@ -84,7 +85,7 @@ async def test_a_failing_unit_harms_no_other_of_its_group(held, disk):
         await disk.reached.wait()
         for name, attempt in {
             "b": held.append(sid(), [event("b1"), event("b2")]),
-            "second run": held.claim(run(1), [started(1)]),
+            "second run": held.claim(run(1), [started(1)], [PutQueued(queued())]),
             "c": held.append(sid(), [event("c")]),
             "no unicode": held.append(sid(), [event()], [PutSession(chat(title="\udc00"))]),
             "d": held.append(sid(), [event("d")]),
@@ -101,6 +102,7 @@ async def test_a_failing_unit_harms_no_other_of_its_group(held, disk):
         "d": [6],
     }
     assert texts(await everything(held, sid())) == ["go", "a", "b1", "b2", "c", "d"]
+    assert (await held.load()).queue == ()
 
 
 async def test_units_take_effect_in_the_order_of_the_calls(store: SqliteStore):
