@@ -188,9 +188,9 @@ def call_id(told: Any, call: Call) -> str:
 
 def read_input(call: Call, bounds: Bounds) -> tuple[dict[str, Any], float | None]:
     """The arguments within their bounds, and the timeout in seconds that a shell call declares."""
-    if call.args is _ABSENT:
-        return {}, None
     args = read_value(call.args)
+    if args is None:
+        return {}, None
     told = args if isinstance(args, dict) else {"value": args}
     seconds = _seconds(told.get("timeout")) if call.name == "shell" else None
     plan = told.get("plan") if call.kind == _PLAN else None
