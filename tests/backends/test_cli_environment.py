@@ -72,6 +72,7 @@ def test_a_folder_that_is_on_the_path_keeps_its_place(tmp_path):
     local = folder(tmp_path / ".local/bin")
     path = runner_environment({"HOME": str(tmp_path), "PATH": f"/mine:{local}"})["PATH"]
     assert path.split(":")[-2:] == ["/mine", local]
+    assert path.split(":").count(local) == 1
 
 
 def test_a_turn_knows_its_chat_its_manifest_and_the_server():

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 import trio
@@ -192,7 +193,9 @@ async def test_a_program_that_changed_since_its_probe_is_probed_again(
         program.unlink()
         backend.status = "missing"
     elif change == "replaced":
-        put(program.parent, "new").replace(program)
+        new, told = put(program.parent, "new"), program.stat()
+        os.utime(new, ns=(told.st_atime_ns, told.st_mtime_ns))
+        new.replace(program)
     elif change == "rewritten":
         program.write_text("#!/bin/sh\nexit 1\n")
     else:
