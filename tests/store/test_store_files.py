@@ -296,6 +296,10 @@ async def test_a_step_that_fails_leaves_the_version_before_it(folder):
     async with open_store(folder) as store:
         assert store.set_aside is None
         assert len((await store.load()).sessions) == 1
+    mended = [*schema.MIGRATIONS, SECOND]
+    opened = await trio.to_thread.run_sync(partial(open_files, folder, mended))
+    assert schema.version(opened.writer) == 2
+    opened.close()
 
 
 async def test_the_version_is_in_the_file_and_not_only_in_its_log(folder):
