@@ -174,9 +174,8 @@ class CursorAgentClient:
     def compose(
         self, session: Session, prompt: str, files: Sequence[AttachedFile] = ()
     ) -> Envelope:
-        manifest = prompt_envelope.manifest_path(self._settings.state_dir, session.id)
         part = prompt_envelope.user_part(prompt, files)
-        return prompt_envelope.compose(session, NAME, part, manifest)
+        return prompt_envelope.compose(session, NAME, part)
 
     def command(
         self, admitted: Admitted, session: Session, envelope: Envelope, context: TurnContext

@@ -18,12 +18,7 @@ AgentsDock runs you: a server that starts you without a terminal for one turn of
 - Nobody can answer a question or approve an action while you work. Choose what is sensible, and \
 say in your last message what you assumed and what you could not do.
 - The user may read only your last message. Let it stand on its own.
-- When the turn ends, every process that you started is ended too.
-- To hand files to the user, write this JSON file before you finish (its path is also in \
-AGENTSDOCK_MANIFEST_PATH), with your file tools rather than by a command:
-  {manifest_path}
-  Its content: {{"files": [{{"path": "/absolute/path/of/the/file", "title": "what it is"}}]}}
-  Name regular files by absolute path, at most 64 of them."""
+- When the turn ends, every process that you started is ended too."""
 
 
 def manifest_path(state_dir: pathlib.Path, session_id: str) -> str:
@@ -39,15 +34,14 @@ def user_part(prompt: str, files: Sequence[AttachedFile]) -> str:
     return "\n".join([prompt, "", "[Attached files]", *rows])
 
 
-def instructions(system_prompt: str | None, manifest: str) -> str:
+def instructions(system_prompt: str | None) -> str:
     """What the CLI is told once: the server's part, then the chat's."""
-    prelude = _PRELUDE.format(manifest_path=manifest)
     chat = (system_prompt or "").strip()
     if not chat:
-        return prelude
+        return _PRELUDE
     return "\n".join(
         [
-            prelude,
+            _PRELUDE,
             "",
             "[Per-chat system instructions]",
             chat,
@@ -62,13 +56,13 @@ def instruction_hash(backend: str, rendered: str) -> str:
     return hashlib.sha256(f"{policy}\0{rendered}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def compose(session: Session, backend: str, part: str, manifest: str) -> Envelope:
+def compose(session: Session, backend: str, part: str) -> Envelope:
     """Envelope of the user's part, with instructions and memory where they are due.
 
     A section header comes first in any case, so that the whole is never taken for an option.
     """
     binding = session.binding(backend)
-    rendered = instructions(session.system_prompt, manifest)
+    rendered = instructions(session.system_prompt)
     digest = instruction_hash(backend, rendered)
     injected = _knows_not(binding, digest)
     memory = _due_memory(session, binding)

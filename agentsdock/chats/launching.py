@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from attrs import evolve, frozen
 
 from agentsdock.backends.probing import Runtimes
+from agentsdock.backends.prompt_envelope import manifest_path
 from agentsdock.backends.protocol import Admitted, Backend, Command, Envelope, TurnContext
 from agentsdock.chats import bindings, memory
 from agentsdock.config import Settings
@@ -100,8 +101,8 @@ class Launcher:
     def _command(
         self, backend: Backend, admitted: Admitted, session: Session, envelope: Envelope, run: Run
     ) -> tuple[Command | None, PromptTooLarge | None]:
-        manifest = self.settings.state_dir / "sessions" / session.id / "manifests" / "current.json"
-        context = TurnContext(session.id, run.id, self.server_url, str(manifest))
+        manifest = manifest_path(self.settings.state_dir, session.id)
+        context = TurnContext(session.id, run.id, self.server_url, manifest)
         try:
             return backend.command(admitted, session, envelope, context), None
         except PromptTooLarge as error:

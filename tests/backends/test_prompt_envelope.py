@@ -3,18 +3,16 @@ import pathlib
 
 import pytest
 from attrs import evolve
-from scripted_cli import client
 
 from agentsdock.backends import prompt_envelope as envelope
 from agentsdock.backends.protocol import AttachedFile
 from agentsdock.model.sessions import ProviderBinding, Session
 
 CHAT = Session(id="sess_0", created_at="t", updated_at="t")
-MANIFEST = "/state/sessions/sess_0/manifests/current.json"
 
 
 def compose(session, part="Hi"):
-    return envelope.compose(session, "cursor", part, MANIFEST)
+    return envelope.compose(session, "cursor", part)
 
 
 def told(session):
@@ -31,8 +29,7 @@ def test_the_first_turn_is_told_who_runs_it_before_the_prompt():
     assert parts[0].startswith("[AgentsDock provider instructions]\n")
     assert parts[0].endswith("\n[End AgentsDock provider instructions]")
     assert "[Per-chat system instructions]\nSpeak French.\n[End per-chat" in parts[0]
-    assert MANIFEST in parts[0]
-    assert "AGENTSDOCK_MANIFEST_PATH" in parts[0]
+    assert "every process that you started is ended" in parts[0]
     assert (made.injected, made.used_memory) == (True, False)
 
 
@@ -67,7 +64,7 @@ def test_what_another_cli_was_told_does_not_count():
 
 
 def test_the_hash_is_over_policy_and_instructions():
-    rendered = envelope.instructions("Be brief.", MANIFEST)
+    rendered = envelope.instructions("Be brief.")
     wanted = hashlib.sha256(b"agentsdock-cursor-policy-v1\0" + rendered.encode()).hexdigest()
     made = compose(evolve(CHAT, system_prompt="Be brief."))
     assert made.instruction_hash == wanted
@@ -112,15 +109,9 @@ def test_attached_files_follow_the_prompt():
     assert envelope.user_part("Look", []) == "Look"
 
 
-def test_the_backend_names_the_manifest_of_the_chat_below_the_state_folder(tmp_path):
-    backend = client({"AGENTSDOCK_STATE_DIR": str(tmp_path)})
+def test_the_manifest_lies_below_the_state_folder_by_chat(tmp_path):
     manifest = envelope.manifest_path(tmp_path, "sess_0")
     assert pathlib.Path(manifest) == tmp_path / "sessions/sess_0/manifests/current.json"
-    assert manifest in backend.compose(CHAT, "Hi").prompt
-    assert (
-        backend.compose(CHAT, "Hi").prompt
-        == envelope.compose(CHAT, "cursor", "Hi", manifest).prompt
-    )
 
 
 def test_the_same_chat_is_told_the_same_each_time():
