@@ -12,8 +12,9 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import truediv
+from typing import NamedTuple
 
 from agentsdock.streams.cursor import CursorParser
 from agentsdock.streams.neutral import Bounds, Fault, ParserSpec
@@ -120,36 +121,45 @@ def newer(line: str) -> str:
     return line[:-1] + ',"fieldOfANewerBuild":{"a":[1,2,3]}}'
 
 
-def mixes() -> dict[str, list[bytes]]:
+class Mix(NamedTuple):
+    """Lines to measure, after lines that only bring the parser into its state."""
+
+    lines: list[bytes]
+    before: Sequence[bytes] = ()
+
+
+def mixes() -> dict[str, Mix]:
     plain_1k = text_line((PLAIN * 10)[:850])
     plain_2k = text_line((PLAIN * 25)[:1850])
     escaped = text_line((ESCAPED * 60)[:1600])
     all_escaped = text_line((ESCAPED * 60)[:1600], ascii_only=True)
     calls = [tool_lines(number, "row 1: apple, february\n" * 15) for number in range(LINES)]
-    pairs = [line.encode() for call in calls[: LINES // 2] for line in call]
+    starts = [started.encode() for started, _ in calls]
+    completions = [completed.encode() for _, completed in calls]
+    pairs = [line for pair in zip(starts, completions, strict=True) for line in pair][:LINES]
+    turn = [
+        line
+        for at in range(0, LINES, 4)
+        for line in (plain_2k.encode(), escaped.encode(), pairs[at], pairs[at + 1])
+    ]
     return {
-        "text_1k": [plain_1k.encode()] * LINES,
-        "text_2k": [plain_2k.encode()] * LINES,
-        "text_2k_escapes_utf8": [escaped.encode()] * LINES,
-        "text_2k_escapes_ascii": [all_escaped.encode()] * LINES,
-        "tool_started_1k": [started.encode() for started, _ in calls],
-        "tool_pairs": pairs,
-        "text_and_tool_pairs": [
-            line
-            for number in range(0, LINES, 4)
-            for line in (*pairs[number : number + 2], *2 * [plain_2k.encode()])
-        ],
-        "text_2k_unknown_field": [newer(plain_2k).encode()] * LINES,
+        "text 1 kB": Mix([plain_1k.encode()] * LINES),
+        "text 2 kB": Mix([plain_2k.encode()] * LINES),
+        "text 2 kB, many escapes": Mix([escaped.encode()] * LINES),
+        "text 2 kB, all but ASCII escaped": Mix([all_escaped.encode()] * LINES),
+        "text 2 kB, a field of a newer build": Mix([newer(plain_2k).encode()] * LINES),
+        "tool completed 2 kB": Mix(completions, before=starts),
+        "tool started 1 kB": Mix(starts),
+        "tool started and completed": Mix(pairs),
+        "text and tools": Mix(turn),
     }
 
 
-def run_parser(chunks: list[bytes]) -> None:
-    parser = CursorParser(SPEC)
+def run_parser(parser: CursorParser, chunks: list[bytes]) -> None:
     for chunk in chunks:
         for event in parser.feed(chunk):
             if isinstance(event, Fault):
                 raise SystemExit(f"the parser refused the benchmark's lines: {event}")
-    parser.end()
 
 
 def run_loads(lines: list[bytes]) -> None:
@@ -164,19 +174,21 @@ def microseconds_a_line(work: Callable[[], None]) -> float:
     return (time.process_time() - start) / LINES * 1e6
 
 
-def measure(lines: list[bytes], chunk: int, rounds: int) -> dict[str, float]:
-    stream = b"\n".join([json.dumps(INIT).encode(), *lines, b""])
+def measure(mix: Mix, chunk: int, rounds: int) -> dict[str, float]:
+    stream = b"\n".join([*mix.lines, b""])
     chunks = [stream[start : start + chunk] for start in range(0, len(stream), chunk)]
-    lines = stream.split(b"\n")[1:-1]  # as many separate objects in memory as the parser meets
-    parser, loads = [], []
+    lines = stream.split(b"\n")[:-1]  # as many separate objects in memory as the parser meets
+    parser_us, loads_us = [], []
     for _ in range(rounds):
-        parser.append(microseconds_a_line(lambda: run_parser(chunks)))
-        loads.append(microseconds_a_line(lambda: run_loads(lines)))
+        parser = CursorParser(SPEC)
+        run_parser(parser, [b"\n".join([json.dumps(INIT).encode(), *mix.before, b""])])
+        parser_us.append(microseconds_a_line(lambda: run_parser(parser, chunks)))  # noqa: B023
+        loads_us.append(microseconds_a_line(lambda: run_loads(lines)))
     return {
         "bytes_a_line": round(len(stream) / LINES),
-        "parser_us": round(statistics.median(parser), 2),
-        "json_loads_us": round(statistics.median(loads), 2),
-        "ratio": round(statistics.median(map(truediv, loads, parser)), 2),
+        "parser_us": round(statistics.median(parser_us), 2),
+        "json_loads_us": round(statistics.median(loads_us), 2),
+        "ratio": round(statistics.median(map(truediv, loads_us, parser_us)), 2),
     }
 
 
@@ -186,7 +198,7 @@ def main() -> None:
     rounds = options.parse_args().rounds
     results = {
         f"reads of {chunk // 1024} KiB": {
-            name: measure(lines, chunk, rounds) for name, lines in mixes().items()
+            name: measure(mix, chunk, rounds) for name, mix in mixes().items()
         }
         for chunk in CHUNKS
     }

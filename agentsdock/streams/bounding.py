@@ -9,6 +9,7 @@ from typing import Any
 NAME_CHARS = 240
 _ITEMS = 100
 _DEPTH = 32
+_SHORT = 800
 _SCALAR_COST = 8
 
 
@@ -48,8 +49,12 @@ def tool_input(value: Any, limit: int) -> dict[str, Any]:
 
 
 def fits(json: bytes, limit: int) -> bool:
-    """Whether arguments may stay as they are: short, and not nested too deeply."""
-    return len(json) <= limit and json.count(b"[") + json.count(b"{") <= _DEPTH
+    """Whether arguments may stay as they are: short, and not nested too deeply.
+
+    A level of nesting takes two characters, so what is very short needs no second look.
+    """
+    size = len(json)
+    return size <= _SHORT or (size <= limit and json.count(b"[") + json.count(b"{") <= _DEPTH)
 
 
 class _Budget:
@@ -77,13 +82,14 @@ class _Budget:
 
     def _object(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
         kept: dict[str, Any] = {}
-        for count, (key, item) in enumerate(value.items()):
-            if count == _ITEMS or self._left <= 0:
-                kept["[trimmed]"] = f"{len(value) - count} more keys"
-                break
+        for key, item in value.items():
             key = name(key)
+            if len(kept) == _ITEMS or self._left <= 0 or key in kept:
+                continue
             self._left -= len(key)
             kept[key] = self.bound(item, depth - 1)
+        if len(kept) < len(value):
+            kept["[trimmed]"] = f"{len(value) - len(kept)} more keys"
         return kept
 
     def _list(self, value: list[Any], depth: int) -> list[Any]:

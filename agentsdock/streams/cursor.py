@@ -188,19 +188,20 @@ class CursorParser(JsonLineParser[Line]):
         self.emit(Init(line.session_id, line.cwd, line.model))
 
     def _accept_assistant(self, line: Assistant) -> None:
-        text = self._message_text(line.message)
+        text = self._message_text(line.message.content)
         if not text:
             return
-        self._flush_thought()
+        if self._thought.chars:
+            self._flush_thought()
         if line.timestamp_ms is not None and line.model_call_id is None:
             self._deltas.add(text)
-        else:
-            if self._deltas.chars:
-                self._deltas.clear()
-            self._say(text, len(text))
+            return
+        if self._deltas.chars:
+            self._deltas.clear()
+        self._said.add(text)
+        self.emit(Text(bounding.head(text, self.spec.bounds.text_chars), len(text)))
 
-    def _message_text(self, message: Message) -> str:
-        parts = message.content
+    def _message_text(self, parts: list[Part]) -> str:
         if len(parts) == 1 and parts[0].type == "text":
             return parts[0].text
         for part in parts:
@@ -298,10 +299,6 @@ class CursorParser(JsonLineParser[Line]):
             limit = self.spec.bounds.accumulated_text_chars
             text = bounding.head(line.result, limit) if line.result else self._said.text()
             self.emit(Result(is_error=False, text=text, usage=usage))
-
-    def _say(self, text: str, chars: int) -> None:
-        self._said.add(text)
-        self.emit(Text(bounding.head(text, self.spec.bounds.text_chars), chars))
 
     def _flush_thought(self) -> None:
         if self._thought.chars:

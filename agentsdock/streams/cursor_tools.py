@@ -156,15 +156,18 @@ _read_outcome = msgspec.json.Decoder(_Outcome).decode
 
 def read_call(envelope: Envelope) -> Call:
     """The one key that names a kind holds the call; raises ``ContractError`` without it."""
-    beside = [key for key in envelope if key not in _SIBLINGS]
-    kinds = [key for key in beside if key.endswith(_KIND_SUFFIX) or key == _FUNCTION]
+    kinds, news = [], []
+    for key in envelope:
+        if key.endswith(_KIND_SUFFIX) or key == _FUNCTION:
+            kinds.append(key)
+        elif key not in _SIBLINGS:
+            news.append(("field", f"tool_call.{key}"))
     if len(kinds) != 1:
         raise schema_error(f"one tool was expected in a call, not {len(kinds)}", "tool_call")
     kind, body = kinds[0], envelope[kinds[0]]
     if not isinstance(body, Body):
         raise schema_error("the call is not an object", "tool_call", kind)
     name, args = kind.removesuffix(_KIND_SUFFIX) or kind, body.args
-    news = [("field", f"tool_call.{key}") for key in beside if key != kind]
     if kind == _FUNCTION:
         args = _function_arguments(body.arguments)
         name = bounding.name(body.name) if body.name and isinstance(body.name, str) else kind
@@ -177,12 +180,12 @@ def read_call(envelope: Envelope) -> Call:
 
 def call_id(told: Any, call: Call) -> str:
     """The id that the line tells, else the one inside of the call; raises ``ContractError``."""
-    if _is_call_id(told):
-        return str(told)
+    if isinstance(told, str) and 0 < len(told) <= _CALL_ID_CHARS:
+        return told
     args = read_value(call.args)
     for nested in (call.id_beside, args.get("toolCallId") if isinstance(args, dict) else None):
-        if _is_call_id(nested):
-            return str(nested)
+        if isinstance(nested, str) and 0 < len(nested) <= _CALL_ID_CHARS:
+            return nested
     raise schema_error("no usable call id", "tool_call", call.kind)
 
 
@@ -226,10 +229,6 @@ def read_ending(result: dict[str, Raw], limit: int) -> Ending:
         len(text),
         code,
     )
-
-
-def _is_call_id(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= _CALL_ID_CHARS
 
 
 def _function_arguments(raw: Raw) -> Raw:

@@ -107,7 +107,7 @@ class JsonLineParser(ABC, Generic[S]):
             self.emit(Drift(*new))
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        for line in () if self._ended else self._lines.feed(data):
+        for line in self._lines.feed(data):
             if self.listening:
                 self._take(line)
         self._check_ceilings()

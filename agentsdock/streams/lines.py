@@ -40,8 +40,12 @@ class LineSplitter:
         self.bytes += len(data)
         start, stop = 0, min(len(data), room)
         while self.fault is None and (end := data.find(b"\n", start, stop)) >= 0:
-            line = self._cut(data, start, end)
+            line = data[start:end]
             start = end + 1
+            if self._rest:
+                self._rest += line
+                line = bytes(self._rest)
+                self._rest = bytearray()
             if self._within_ceilings(line) and (line := self._without_marks(line)):
                 yield line
         if self.fault is None:
@@ -55,14 +59,6 @@ class LineSplitter:
         rest = bytes(self._rest)
         self._rest.clear()
         return self._without_marks(rest) if rest and self._within_ceilings(rest) else b""
-
-    def _cut(self, data: bytes, start: int, end: int) -> bytes:
-        if not self._rest:
-            return data[start:end]
-        self._rest += data[start:end]
-        line = bytes(self._rest)
-        self._rest = bytearray()
-        return line
 
     def _within_ceilings(self, line: bytes) -> bool:
         if len(line) > self._bounds.line_bytes:

@@ -113,6 +113,7 @@ def test_a_sequence_that_the_end_cut_is_a_fact_and_no_fault() -> None:
         (b"{'type':'user'}", None),
         (b'{"type":"user","n":NaN}', None),
         (b'{"type":"user","text":"\xff"}', None),
+        (b'{"type":"user","message":"\xff"}', None),
         (b"caf\xe9", "caf\ufffd"),
     ],
 )

@@ -222,6 +222,19 @@ def test_memory_stays_within_the_bounds(name: str) -> None:
     assert held < 2_000_000
 
 
+@pytest.mark.parametrize("piece", [delta("x" * 8_000_000), thought("x" * 8_000_000)])
+def test_one_long_piece_is_not_held_beyond_its_bound(piece: dict[str, Any]) -> None:
+    parser = CursorParser()
+    data = stream(INIT, piece)
+    tracemalloc.start()
+    try:
+        parser.feed(data)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
+
+
 def test_what_was_said_is_kept_once_and_whole() -> None:
     """Each segment and each piece comes out exactly once, in order, whatever stands between."""
     lines: list[dict[str, Any]] = []
@@ -229,7 +242,7 @@ def test_what_was_said_is_kept_once_and_whole() -> None:
     for number in range(50):
         said.append(f"segment {number} ")
         lines += [delta(piece) for piece in (said[-1][:4], said[-1][4:])]
-        lines.append(text(said[-1]) if number % 2 else started(f"c{number}"))
+        lines.append(text(said[-1]) if number % 3 == 2 else started(f"c{number}"))
         lines.append(thought("between"))
     events = play(stream(INIT, *lines, RESULT | {"result": ""}))
     assert [event.text for event in only(Text, events)] == said

@@ -174,6 +174,13 @@ def test_a_large_input_is_bounded_and_says_so() -> None:
     assert len(json.dumps(bounded)) < 12_500
 
 
+def test_many_texts_share_one_budget() -> None:
+    bounded = start(**{f"k{number}": "v" * 5_000 for number in range(10)}).input
+    assert len(json.dumps(bounded)) < 13_000
+    assert bounded["k0"] == "v" * 5_000
+    assert bounded["[trimmed]"] == "7 more keys"
+
+
 def test_long_lists_and_objects_are_cut_and_say_so() -> None:
     wide = {f"k{number}": "v" * 100 for number in range(150)}
     bounded = start(ParserSpec(bounds=Bounds(tool_chars=14_000)), wide=wide).input["wide"]
@@ -186,9 +193,15 @@ def test_long_lists_and_objects_are_cut_and_say_so() -> None:
 
 
 def test_many_long_keys_do_not_escape_the_budget() -> None:
-    bounded = start(**{"k" * 3000 + str(number): 1 for number in range(90)}).input
+    bounded = start(**{str(number) + "k" * 3000: 1 for number in range(90)}).input
     assert len(json.dumps(bounded)) < 15_000
     assert max(map(len, bounded)) == 240
+    assert bounded["[trimmed]"] == f"{90 - len(bounded) + 1} more keys"
+
+
+def test_keys_that_are_the_same_once_cut_are_told_as_missing() -> None:
+    bounded = start(**{"k" * 13_000 + str(number): number for number in range(3)}).input
+    assert list(bounded.values()) == [0, "2 more keys"]
 
 
 def test_a_deeply_nested_input_is_cut_and_can_be_encoded() -> None:

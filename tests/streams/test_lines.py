@@ -108,6 +108,15 @@ def test_the_byte_ceiling_lets_the_lines_before_it_through(pieces: int) -> None:
     assert splitter.bytes == 9
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_the_first_ceiling_that_is_passed_stays_the_fault(size: int) -> None:
+    data = b"x" * 30
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    _, _, splitter = split(pieces, line_bytes=5, stream_bytes=20)
+    assert splitter.fault is not None
+    assert splitter.fault.code is Code.LINE_TOO_LONG
+
+
 def test_exactly_the_byte_ceiling_is_fine() -> None:
     assert lines_of(b"12\n45\n", stream_bytes=6) == [b"12", b"45"]
 
