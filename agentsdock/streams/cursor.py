@@ -43,7 +43,7 @@ _USAGE_NAMES = {
 }
 
 
-class Line(Struct, tag_field="type"):
+class Line(Struct, tag_field="type", gc=False):
     """Fields that every line may have; those that nobody reads stay JSON."""
 
     session_id: str | None = None
@@ -67,12 +67,12 @@ class User(Line, tag="user"):
     message: Raw = _NOT_READ
 
 
-class Part(Struct):
+class Part(Struct, gc=False):
     type: str
     text: str = ""
 
 
-class Message(Struct):
+class Message(Struct, gc=False):
     content: list[Part]
 
 

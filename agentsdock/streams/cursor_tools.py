@@ -88,7 +88,7 @@ _BESIDE_OUTCOME = frozenset({"isBackground", "planUri"})
 _Other = str | int | float | bool | list[Raw] | None
 
 
-class Body(Struct):
+class Body(Struct, gc=False):
     """What stands under the key that names the kind of tool."""
 
     args: Raw = _ABSENT
@@ -101,7 +101,7 @@ Envelope = dict[str, Body | _Other]
 """A ``tool_call`` field: one body, and facts beside it."""
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """One line's view of a call."""
 
     kind: str
@@ -113,7 +113,7 @@ class Call(Struct, frozen=True):
     """Kind and name of what is new in the envelope, to be counted."""
 
 
-class Ending(Struct, frozen=True):
+class Ending(Struct, frozen=True, gc=False):
     """How a call ended.  ``outcome`` is None while it goes on; ``label`` is the CLI's word."""
 
     outcome: Outcome | None
@@ -124,7 +124,7 @@ class Ending(Struct, frozen=True):
     exit_code: int | None = None
 
 
-class _Outcome(Struct):
+class _Outcome(Struct, gc=False):
     """The fields of an outcome that are read; most of the bytes are in others or shown twice."""
 
     exitCode: Any = None  # noqa: N815
@@ -217,14 +217,17 @@ def read_ending(result: dict[str, Raw], limit: int) -> Ending:
     except UNREADABLE:
         payload = _Outcome()
     text = _output(payload, raw)
-    code = _exit_code(payload)
+    code = payload.exit_code if payload.exitCode is None else payload.exitCode
+    if type(code) is not int or code not in _EXIT_CODES:
+        code = None
+    known = label in _OUTCOMES
     outcome = _OUTCOMES.get(label, Outcome.FAILED)
     if outcome is Outcome.OK and (code or payload.isError is True):
         outcome = Outcome.FAILED
     return Ending(
         None if outcome is Outcome.UNFINISHED else outcome,
-        bounding.name(label),
-        label in _OUTCOMES,
+        label if known else bounding.name(label),
+        known,
         bounding.tail(text, limit),
         len(text),
         code,
@@ -251,19 +254,16 @@ def _seconds(milliseconds: Any) -> float | None:
 
 def _outcome_key(result: dict[str, Raw]) -> str | None:
     known = [key for key in result if key in _OUTCOMES]
-    if len(known) > 1:
-        told = [key for key in known if bytes(result[key]) != b"null"] or known
-        return min(
-            told, key=lambda key: (key != NEEDS_CONFIRMATION, _WORST_FIRST.index(_OUTCOMES[key]))
-        )
-    if known:
+    if len(known) == 1:
         return known[0]
+    if known:
+        told = [key for key in known if bytes(result[key]) != b"null"] or known
+        return min(told, key=_badness)
     return next((key for key in result if key not in _BESIDE_OUTCOME), None)
 
 
-def _exit_code(payload: _Outcome) -> int | None:
-    code = payload.exit_code if payload.exitCode is None else payload.exitCode
-    return code if type(code) is int and code in _EXIT_CODES else None
+def _badness(label: str) -> tuple[bool, int]:
+    return label != NEEDS_CONFIRMATION, _WORST_FIRST.index(_OUTCOMES[label])
 
 
 def _output(payload: _Outcome, raw: Raw) -> str:

@@ -46,7 +46,7 @@ class LineSplitter:
                 self._rest += line
                 line = bytes(self._rest)
                 self._rest = bytearray()
-            if self._within_ceilings(line) and (line := self._without_marks(line)):
+            if line := self._usable(line):
                 yield line
         if self.fault is None:
             self._rest += data[start:stop]
@@ -58,19 +58,16 @@ class LineSplitter:
         """What followed the last LF; nothing is held afterwards."""
         rest = bytes(self._rest)
         self._rest.clear()
-        return self._without_marks(rest) if rest and self._within_ceilings(rest) else b""
+        return self._usable(rest) if rest else b""
 
-    def _within_ceilings(self, line: bytes) -> bool:
+    def _usable(self, line: bytes) -> bytes:
         if len(line) > self._bounds.line_bytes:
             self._stop_at_long_line()
-        elif self.lines == self._bounds.stream_lines:
+            return b""
+        if self.lines == self._bounds.stream_lines:
             self._stop(Code.OUTPUT_LIMIT, f"more than {self.lines} lines of output")
-        else:
-            self.lines += 1
-            return True
-        return False
-
-    def _without_marks(self, line: bytes) -> bytes:
+            return b""
+        self.lines += 1
         if self.lines == 1 and line.startswith(_BOM):
             line = line[len(_BOM) :]
         if line.endswith(b"\r"):

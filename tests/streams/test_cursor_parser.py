@@ -586,3 +586,12 @@ def test_a_line_of_30_megabytes_is_read_and_its_text_cut() -> None:
     (said,) = only(Text, events)
     assert said.chars == 30_000_000
     assert len(said.text) == 131_072
+
+
+def test_a_line_that_never_ends_is_told_when_it_passes_the_bound() -> None:
+    parser = CursorParser()
+    parser.feed(stream(INIT))
+    told = [event for _ in range(70) for event in parser.feed(b"x" * 1_000_000)]
+    assert fault(told).code is Code.LINE_TOO_LONG
+    assert parser.end() == []
+    assert parser.facts.bytes == len(stream(INIT)) + 70_000_000
