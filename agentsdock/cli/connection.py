@@ -1,11 +1,13 @@
 """Which server a client command talks to, and how its failures reach the person."""
 
+import contextlib
 import functools
 import json
 import os
 import pathlib
+import sys
 import urllib.parse
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -61,8 +63,9 @@ class Connection:
         """Run ``job`` with a client.  An ApiError ends the command with status 1."""
         import trio
 
-        from agentsdock.client.errors import ApiError
-        from agentsdock.client.http import Client
+        with without_httpx_command():
+            from agentsdock.client.errors import ApiError
+            from agentsdock.client.http import Client
 
         async def session() -> T:
             async with Client(self.url, self.token) as client:
@@ -78,6 +81,18 @@ class Connection:
         except* BrokenPipeError as group:
             failure = _first(group)  # click ends the command quietly
         raise failure
+
+
+@contextlib.contextmanager
+def without_httpx_command() -> Iterator[None]:
+    """httpx imports a command line of its own where it can: a third of a client's start."""
+    name = "httpx._main"
+    sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is None:
+            sys.modules.pop(name, None)
 
 
 def _first(group: BaseExceptionGroup[Any]) -> Exception:

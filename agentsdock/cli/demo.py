@@ -99,9 +99,9 @@ def free_port() -> int:
 
 
 def show_turn(connection: Connection, workspace: pathlib.Path) -> int:
-    from agentsdock.cli.follow import Printer, send_and_follow
-
     async def job(client: "Client") -> int:
+        from agentsdock.cli.follow import Printer, send_and_follow
+
         session = await client.create_session(title="Demo", backend="cursor", cwd=str(workspace))
         with Printer() as printer:
             return await send_and_follow(client, session["id"], PROMPT, {}, printer)

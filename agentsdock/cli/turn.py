@@ -30,14 +30,14 @@ def turn(connection: Connection, session_id: str | None, new: bool, **options: A
     Ctrl-C stops the turn and waits for its end; once more leaves at once.  The exit status is 0
     after a success, 1 after a failure, 130 after a stop.
     """
-    from agentsdock.cli.follow import Printer, send_and_follow
-
     if session_id is not None and (new or options["cwd"]):
         raise click.UsageError("--session names a chat that exists; --new and --cwd make one.")
     if options["prompt"] == "-":
         options["prompt"] = sys.stdin.read()
 
     async def job(client: "Client") -> int:
+        from agentsdock.cli.follow import Printer, send_and_follow
+
         fields = {key: options[key] for key in ("backend", "model") if options[key]}
         chat = session_id or await new_chat(client, options["cwd"], options["backend"])
         fields = {key: options[key] for key in ("backend", "model") if options[key]}
