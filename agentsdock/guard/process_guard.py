@@ -18,6 +18,7 @@ and its end of file means that the server has gone.  The guard answers with JSON
 import ctypes
 import json
 import os
+import resource  # noqa: F401 - wait4 imports it, which in each guard would cost 0.3 MB
 import select
 import signal
 import socket
@@ -34,12 +35,12 @@ PRIORITY_RETRY_SECONDS = 0.15
 RELIST_SECONDS = 0.01
 READ_BYTES = 16 * 1024
 MARKER_VARIABLE = "AGENTSDOCK_RUN_MARKER"
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
     """Make this process the parent of every orphan below it.  Raises OSError; Linux only."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot become a child subreaper: {os.strerror(number)}")
 
@@ -52,6 +53,15 @@ def read_bytes(path: str) -> bytes:
         while more := os.read(fd, READ_BYTES):
             data += more
         return data
+    finally:
+        os.close(fd)
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Into a kernel file, in one call.  Raises OSError."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, data)
     finally:
         os.close(fd)
 
@@ -131,8 +141,7 @@ class Tree:
         try:
             os.setpriority(os.PRIO_PROCESS, self.pid, BACKGROUND_NICE)
             # A session of its own is a scheduling group of its own, which nice does not leave.
-            with open(f"/proc/{self.pid}/autogroup", "w") as autogroup:
-                autogroup.write(str(BACKGROUND_NICE))
+            write_bytes(f"/proc/{self.pid}/autogroup", b"%d" % BACKGROUND_NICE)
         except BlockingIOError:  # the kernel takes one change in 100 ms from ordinary users
             return False
         except OSError:
