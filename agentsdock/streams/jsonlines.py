@@ -32,6 +32,16 @@ read_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_any = msgspec.json.Decoder().decode
 _WORD_CHARS = 80
 _DRIFT_NAMES = 64
+_LISTED_BYTES = 1 << 20
+"""Lines beyond this are not searched for new fields: their names alone could fill the memory."""
+
+
+class _Head(Struct):
+    type: Raw = Raw(b"null")
+    subtype: Raw = Raw(b"null")
+
+
+_read_head = msgspec.json.Decoder(_Head).decode
 
 
 class ContractError(Exception):
@@ -99,10 +109,10 @@ class JsonLineParser(ABC, Generic[S]):
 
     def drift(self, kind: str, name: str) -> None:
         """Tell of something new, each name once a turn."""
-        if (kind, name) in self._drifts:
+        if (kind, name) in self._drifts or len(self._drifts) >= _DRIFT_NAMES:
             return
         new = (kind, word(name))
-        if new not in self._drifts and len(self._drifts) < _DRIFT_NAMES:
+        if new not in self._drifts:
             self._drifts.add(new)
             self.emit(Drift(*new))
 
@@ -170,14 +180,16 @@ class JsonLineParser(ABC, Generic[S]):
         if not line:
             return None
         line = replace_lone_surrogates(line)
-        fields = _object(line)
+        head = _object(line)
         try:
             return self._read_newer(line)
         except UNREADABLE as error:
-            self._reject(fields, error)
+            self._reject(head, error)
 
     def _read_newer(self, line: bytes) -> S:
         shape: S = self.vocabulary.read_newer(line)
+        if len(line) > _LISTED_BYTES:
+            return shape
         kind = str(shape.__struct_config__.tag)
         known = self.vocabulary.fields[kind]
         fields = read_fields(line)
@@ -189,8 +201,8 @@ class JsonLineParser(ABC, Generic[S]):
                     self.drift("field", f"{kind}.{field}")
         return shape
 
-    def _reject(self, fields: dict[str, Raw], error: Exception) -> NoReturn:
-        kind, subtype = _text(fields.get("type")), _text(fields.get("subtype"))
+    def _reject(self, head: _Head, error: Exception) -> NoReturn:
+        kind, subtype = _text(head.type), _text(head.subtype)
         if kind in self.vocabulary.fields:
             raise schema_error(f"a field has the wrong shape: {error}", kind, subtype)
         raise schema_error("the type of this line is unknown", kind, subtype)
@@ -226,18 +238,18 @@ def _decoder(shapes: tuple[type[Struct], ...]) -> Any:
     return msgspec.json.Decoder(Union[shapes]).decode  # noqa: UP007
 
 
-def _object(line: bytes) -> dict[str, Raw]:
+def _object(line: bytes) -> _Head:
     try:
         line.decode()
-        return read_fields(line)
+        return _read_head(line)
     except RecursionError:
         raise schema_error("nested too deeply", None) from None
     except UNREADABLE:
         raise ContractError(unusable_line(line)) from None
 
 
-def _text(raw: Raw | None) -> str | None:
-    value = None if raw is None else read_value(raw)
+def _text(raw: Raw) -> str | None:
+    value = read_value(raw)
     return value if isinstance(value, str) else None
 
 

@@ -235,6 +235,20 @@ def test_one_long_piece_is_not_held_beyond_its_bound(piece: dict[str, Any]) -> N
     assert held < 1_000_000
 
 
+def test_a_line_of_a_million_fields_is_skipped_over() -> None:
+    many = b",".join(b'"f%d":0' % number for number in range(300_000))
+    parser = CursorParser()
+    data = stream(INIT, encoded(text("Hi"))[:-1] + b"," + many + b"}", RESULT)
+    tracemalloc.start()
+    try:
+        events = parser.feed(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert kinds(events) == ["Init", "Text", "Result"]
+    assert peak < 3 * len(data)
+
+
 def test_what_was_said_is_kept_once_and_whole() -> None:
     """Each segment and each piece comes out exactly once, in order, whatever stands between."""
     lines: list[dict[str, Any]] = []
