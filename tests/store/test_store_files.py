@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from functools import partial
 
 import apsw
@@ -14,6 +15,7 @@ from attrs import evolve
 from store_samples import chat, create, ended, event, qid, queued, run, seqs, sid, started, texts
 
 from agentsdock.store import files, ledger, schema
+from agentsdock.store.engine import BUSY_MS, log_bytes, truncate_log
 from agentsdock.store.files import DATABASE, LOCK, open_files
 from agentsdock.store.protocol import (
     DropSession,
@@ -443,6 +445,22 @@ async def test_the_log_comes_back_under_its_bound_after_a_reader_held_it(folder,
         with trio.fail_after(10):
             while wal.stat().st_size > bound:
                 await trio.lowlevel.checkpoint()
+
+
+def test_emptying_the_log_does_not_wait_for_a_reader(folder):
+    opened = open_files(folder)
+    opened.reader.execute("BEGIN")
+    opened.reader.execute("SELECT * FROM sessions").fetchall()
+    opened.writer.execute("CREATE TABLE more (x)")
+    start = time.perf_counter()
+    truncate_log(opened.writer)
+    assert time.perf_counter() - start < BUSY_MS / 1000 / 2
+    assert log_bytes(opened.writer) > 0
+    opened.reader.execute("COMMIT")
+    truncate_log(opened.writer)
+    assert log_bytes(opened.writer) == 0
+    assert opened.writer.pragma("busy_timeout") == BUSY_MS
+    opened.close()
 
 
 async def test_a_dropped_chat_leaves_the_file_in_small_steps_also_after_a_restart(folder):

@@ -127,7 +127,7 @@ async def test_a_run_is_read_back_page_by_page_with_its_own_events_only(store: S
     await store.claim(run(), [started()])
     mine = [event(str(number), run=rid()) for number in range(5)]
     await store.append(sid(), mine[:3])
-    await store.append(sid(), [event("of nobody")])
+    await store.append(sid(), [event("of nobody"), event("of another", run=rid(9))])
     await store.append(sid(), mine[3:])
     finished = run(state=RunState.HANDED_OVER)
     await store.finish(finished, [ended()])
@@ -141,7 +141,7 @@ async def test_a_run_is_read_back_page_by_page_with_its_own_events_only(store: S
             break
         found += page
         after = page[-1].seq
-    assert seqs(found) == [2, 3, 4, 5, 7, 8, 9]
+    assert seqs(found) == [2, 3, 4, 5, 8, 9, 10]
 
 
 async def test_an_open_run_is_read_back_up_to_where_it_is(store: Store):
