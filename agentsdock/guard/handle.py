@@ -19,7 +19,7 @@ from typing import Any, Self
 import trio
 from attrs import evolve, frozen
 
-from agentsdock.guard import hunt
+from agentsdock.guard import orphans
 from agentsdock.guard.contract import LaunchSpec, Report, SpawnFailed
 from agentsdock.guard.process_guard import (
     LINUX,
@@ -27,6 +27,7 @@ from agentsdock.guard.process_guard import (
     RUNG,
     become_subreaper,
 )
+from agentsdock.guard.procs import Process, hold
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 STDOUT_PIPE_BYTES = 512 * 1024
@@ -34,7 +35,8 @@ INLINE_FILE_BYTES = 1024 * 1024
 HANDSHAKE_SECONDS = 10.0
 EXIT_SECONDS = 1.0
 OVERDUE_SECONDS = 0.25
-CLEAR_SECONDS = 0.5
+CLEAR_SECONDS = 2.0
+HURRIED_CLEAR_SECONDS = 0.5
 READ_BYTES = 64 * 1024
 
 
@@ -99,6 +101,7 @@ class ZygoteProcess:
         self._stderr = trio.lowlevel.FdStream(stderr)
         self._guard_fd: int | None = None
         self._stop_asked = False
+        self._clear_seconds = CLEAR_SECONDS
         self._reading = trio.Lock()
         self._report: Report | None = None
 
@@ -110,7 +113,7 @@ class ZygoteProcess:
         self.guard_pid = accepted["guard_pid"]
         self.guard_start = accepted["guard_start"]
         if LINUX:
-            self._guard_fd = hunt.hold(self.guard_pid, self.guard_start)
+            self._guard_fd = hold(self.guard_pid, self.guard_start)
         started = await self._control.next()
         if started is None:
             await self._clear()
@@ -146,7 +149,6 @@ class ZygoteProcess:
         )
         if report.tree_empty:
             return report
-        await self._guard_gone()
         ended, survivors = await self._clear()
         return evolve(report, processes_ended=report.processes_ended + ended, survivors=survivors)
 
@@ -156,9 +158,14 @@ class ZygoteProcess:
         return self._lost_report(ended, survivors, trio.current_time() - began)
 
     async def _clear(self) -> tuple[int, tuple[int, ...]]:
-        """End what has come to us from a guard that ended early; (processes ended, survivors)."""
-        ended, survivors = await self._launcher.clear(self._spec.marker, self.guard_start)
-        return len([one for one in ended if one.pid != self.pid]), survivors
+        """End what has come to us from a guard that ended early; (processes ended, survivors).
+
+        Its socket ends a moment before its children become ours, so its death is awaited.
+        """
+        if not await self._guard_gone():
+            return 0, (self.guard_pid, self.pid)
+        ended, survivors = await self._launcher.clear(self.guard_start, self._clear_seconds)
+        return len([pid for pid in ended if pid != self.pid]), survivors
 
     def _lost_report(self, ended: int, survivors: tuple[int, ...], seconds: float) -> Report:
         return Report(
@@ -184,8 +191,9 @@ class ZygoteProcess:
         with trio.CancelScope(shield=True):
             with trio.move_on_after(bound):
                 return await self.wait_report()
+            self._clear_seconds = HURRIED_CLEAR_SECONDS
             self.kill_guard()
-            with trio.move_on_after(OVERDUE_SECONDS + CLEAR_SECONDS):
+            with trio.move_on_after(OVERDUE_SECONDS + HURRIED_CLEAR_SECONDS):
                 return await self.wait_report()
         return self._lost_report(0, (self.guard_pid, self.pid), bound)
 
@@ -197,10 +205,12 @@ class ZygoteProcess:
             elif not LINUX:
                 os.kill(self.guard_pid, signal.SIGKILL)
 
-    async def _guard_gone(self) -> None:
-        if self._guard_fd is not None:
-            with trio.move_on_after(EXIT_SECONDS):
-                await trio.lowlevel.wait_readable(self._guard_fd)
+    async def _guard_gone(self) -> bool:
+        if self._guard_fd is None:
+            return True
+        with trio.move_on_after(EXIT_SECONDS) as scope:
+            await trio.lowlevel.wait_readable(self._guard_fd)
+        return not scope.cancelled_caught
 
     async def aclose(self) -> None:
         self._control.close()
@@ -366,28 +376,26 @@ class ZygoteLauncher:
             await process.end()
             raise SpawnFailed(f"cannot hold the guard: {error}", error.errno) from error
 
-    async def clear(
-        self, marker: str, since: int | None
-    ) -> tuple[list[hunt.Ended], tuple[int, ...]]:
+    async def clear(self, since: int | None, seconds: float) -> tuple[list[int], tuple[int, ...]]:
         """End every orphan of a guard that began at ``since`` (clock ticks) and is gone now.
 
-        Returns what was ended and the pids that still lived after the bounded time.
+        Returns what was killed and the pids that still lived after ``seconds``.
         """
+        if not LINUX:
+            return [], ()
 
-        def wanted(process: hunt.Process, found: str | None) -> bool:
-            orphan = hunt.adopted(process) and process.session not in self._sessions
-            return found == marker or (orphan and process.start_ticks >= (since or 0))
+        def left_by_a_guard(process: Process) -> bool:
+            return process.session not in self._sessions and process.start_ticks >= (since or 0)
 
         async with self._exclusive:
-            search = hunt.Hunt(wanted)
-            survivors = await trio.to_thread.run_sync(search.run, CLEAR_SECONDS)
-        self.reap()
-        return search.ended, survivors
+            return await trio.to_thread.run_sync(orphans.end, left_by_a_guard, seconds)
 
     def reap(self) -> None:
         """Collect the zombies that came to us: orphans, and guards and spares of a dead zygote."""
         if LINUX:
-            hunt.reap_adopted(own=self._zygote.pid if self._zygote else None)
+            current = self._zygote.pid if self._zygote else 0
+            orphans.reap(lambda process: process.pid != current)
+            self._sessions &= {process.session for process in orphans.orphans()} | {current}
 
 
 def _keep(stack: ExitStack, fd: int) -> int:

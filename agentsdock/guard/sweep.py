@@ -13,8 +13,9 @@ from contextlib import suppress
 import trio
 from attrs import frozen
 
-from agentsdock.guard.hunt import Ended, Hunt, Process
+from agentsdock.guard.hunt import Ended, Hunt
 from agentsdock.guard.process_guard import LINUX, MARKER_VARIABLE
+from agentsdock.guard.procs import Process
 
 SWEEP_SECONDS = 5.0
 

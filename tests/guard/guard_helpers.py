@@ -8,8 +8,8 @@ import trio
 
 from agentsdock.guard.contract import LaunchSpec
 from agentsdock.guard.handle import ZygoteProcess
-from agentsdock.guard.hunt import look
 from agentsdock.guard.process_guard import start_ticks
+from agentsdock.guard.procs import look
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 

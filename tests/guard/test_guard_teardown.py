@@ -11,7 +11,7 @@ from guard_helpers import Story, eventually, finish, is_alive, python, spec
 from agentsdock.guard import handle
 from agentsdock.guard.contract import Report
 from agentsdock.guard.handle import ZygoteLauncher, ZygoteProcess
-from agentsdock.guard.hunt import own_line
+from agentsdock.guard.sweep import sweep
 
 RESISTING = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -152,11 +152,13 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for n in range(6):
     if os.fork() == 0:
-        while True:
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
             if os.fork():
                 os._exit(0)
             os.setsid()
             time.sleep(0.0005)
+        os._exit(0)
 say('up')
 forever()
 """
@@ -165,22 +167,15 @@ forever()
     assert report.survivors == ()
     assert report.processes_ended >= 6
     await process.aclose()
-    assert marked("test:storm") == []
-
-
-def marked(marker: str) -> list[int]:
-    from agentsdock.guard.hunt import marker_of
-    from agentsdock.guard.process_guard import all_pids
-
-    return [pid for pid in all_pids() if pid not in own_line() and marker_of(pid) == marker]
+    assert (await sweep([], marker_prefix="test:storm")).ended == ()
 
 
 async def test_a_stop_in_the_instant_of_exit_is_never_an_error(launcher: ZygoteLauncher) -> None:
     seen = set()
     for turn in range(60):
-        process = await launcher.launch(spec("/bin/sh", "-c", "read x; exit 4", stdin=b""))
-        if turn % 3:
-            await trio.sleep(0.0003 * (turn % 10))
+        program = f"time.sleep({turn % 6 * 0.002}); os._exit(4)"
+        process = await launcher.launch(python(program))
+        await Story(process).until("process")
         process.request_stop()
         process.request_stop()
         report = await report_of(process)
@@ -263,8 +258,7 @@ async def test_survivors_are_told_when_even_the_servers_time_is_over(
     report = await report_of(process)
     assert not report.tree_empty
     assert set(report.survivors) <= {pid for pid, _ in story.processes}
-    monkeypatch.undo()
-    await launcher.clear("test:run", process.guard_start)
+    await launcher.clear(process.guard_start, seconds=2.0)
     assert story.survivors() == []
     await process.aclose()
 
@@ -300,11 +294,13 @@ async def test_a_fork_storm_whose_guard_was_killed_is_ended(launcher: ZygoteLaun
     program = """
 for n in range(3):
     if os.fork() == 0:
-        while True:
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
             if os.fork():
                 os._exit(0)
             os.setsid()
             time.sleep(0.0005)
+        os._exit(0)
 say('up')
 forever()
 """
@@ -313,8 +309,8 @@ forever()
     report = await report_of(process)
     assert report.guard_lost
     assert report.survivors == ()
-    assert marked("test:lost-storm") == []
     await process.aclose()
+    assert (await sweep([], marker_prefix="test:lost-storm")).ended == ()
 
 
 async def test_a_guard_that_is_stopped_is_replaced_within_the_bound(

@@ -1,0 +1,79 @@
+"""Orphans that have come to this process because their guard or zygote is gone (Linux).
+
+The server is the subreaper above all guards, so whatever a killed guard held becomes a child
+of ours, sooner or later, and can be ended as the guard would have done it: by killing direct
+children, whose numbers cannot be reused before they are reaped, until none is left.
+"""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from agentsdock.guard.process_guard import RELIST_SECONDS, children_of
+from agentsdock.guard.procs import Process, look
+
+Rule = Callable[[Process], bool]
+
+
+def orphans(rule: Rule = lambda _: True) -> Iterator[Process]:
+    """Children of ours in another session than ours, zombies included, that the rule admits.
+
+    A guard puts its CLI into another session, and no process can come back into ours.
+    """
+    ours = os.getsid(0)
+    for process in map(look, children_of(os.getpid())):
+        if process is not None and process.session != ours and rule(process):
+            yield process
+
+
+def reap(rule: Rule) -> None:
+    """Collect the zombies among the orphans."""
+    for process in orphans(rule):
+        if process.dead:
+            _wait(process.pid)
+
+
+def _wait(pid: int) -> int:
+    """How a zombie ended; 0 if somebody else collected it."""
+    with suppress(ChildProcessError):
+        _, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status)
+    return 0
+
+
+def end(rule: Rule, seconds: float) -> tuple[list[int], tuple[int, ...]]:
+    """Blocking.  Returns whom we killed, and the pids that still lived when time was over.
+
+    The rule must admit all descendants of what it admits.
+    """
+    until = time.monotonic() + seconds
+    killed: list[int] = []
+    while True:
+        before = children_of(os.getpid())
+        found = list(orphans(rule))
+        living = [process.pid for process in found if not process.dead]
+        if not found and children_of(os.getpid()) == before:
+            return killed, ()
+        zombies = [process.pid for process in found if process.dead]
+        killed += [pid for pid in zombies if _wait(pid) == -signal.SIGKILL]
+        if living and time.monotonic() >= until:
+            return killed, tuple(living)
+        _kill(living)
+
+
+def _kill(pids: list[int]) -> None:
+    """SIGKILL, and wait a moment for one to end."""
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError, IndexError):
+        pidfd = os.pidfd_open(pids[0])
+        try:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.poll(RELIST_SECONDS * 1000)
+        finally:
+            os.close(pidfd)
