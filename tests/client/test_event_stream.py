@@ -66,11 +66,12 @@ async def followed(nursery):
 
 async def seqs(client, count, **options):
     got = []
-    async with client, client.events("sess_1", **options) as events:
-        async for one in events:
-            got.append(one["seq"])
-            if len(got) == count:
-                break
+    with trio.fail_after(20):
+        async with client, client.events("sess_1", **options) as events:
+            async for one in events:
+                got.append(one["seq"])
+                if len(got) == count:
+                    break
     return got
 
 

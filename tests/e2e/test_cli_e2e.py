@@ -12,6 +12,9 @@ import urllib.request
 
 import pytest
 
+from agentsdock.testing.player import install_player
+from agentsdock.testing.server import running_server
+
 RESULT = {"type": "result", "subtype": "success", "is_error": False, "result": "done"}
 INIT = {"type": "system", "subtype": "init", "cwd": "/", "model": "Auto"}
 ID = "11111111-1111-4111-8111-111111111111"
@@ -22,8 +25,32 @@ def lines(*events):
     return b"".join(json.dumps({**event, "session_id": ID}).encode() + b"\n" for event in events)
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def server(home):
+    """One server for all tests here; each has a chat of its own."""
+    settings = {
+        "CURSOR_BIN": str(install_player(home / "player")),
+        "AGENTSDOCK_BACKEND": "cursor",
+        "AGENTSDOCK_AGENT_CWD": str(home),
+    }
+    with running_server(home / "state", settings, token="the-token") as server:
+        yield server
+
+
 @pytest.fixture
-def command(agentsdock_server):
+def play(home):
+    """Says what the next turns of the server play."""
+    install_player(home / "player")
+    return lambda *stream, **part: install_player(home / "player", *stream, **part)
+
+
+@pytest.fixture
+def command(server, play):
     """Starts a client command that knows the server."""
     with contextlib.ExitStack() as stack:
 
@@ -35,8 +62,8 @@ def command(agentsdock_server):
                 stderr=subprocess.PIPE,
                 text=True,
                 env=environ(
-                    AGENTSDOCK_STATE_DIR=str(agentsdock_server.state_dir),
-                    AGENTSDOCK_AGENT_TOKEN=agentsdock_server.token,
+                    AGENTSDOCK_STATE_DIR=str(server.state_dir),
+                    AGENTSDOCK_AGENT_TOKEN=server.token,
                 ),
                 **kwargs,
             )
@@ -91,28 +118,28 @@ def test_events_as_json_lines_are_those_of_the_run_in_order(command):
     assert events[-1]["tree_empty"] is True
 
 
-def test_a_failed_turn_is_status_1_with_its_code(command, agentsdock_player):
-    agentsdock_player(lines(INIT), exit_status=3, stderr="no such model\n")
+def test_a_failed_turn_is_status_1_with_its_code(command, play):
+    play(lines(INIT), exit_status=3, stderr="no such model\n")
     status, out, _ = finish(command("turn", "what is here?"))
     assert status == 1
     assert "no such model" in out
     assert "nonzero_exit" in out.splitlines()[-1]
 
 
-def test_a_second_turn_goes_into_the_same_chat(command, agentsdock_player):
-    agentsdock_player(lines(INIT, RESULT))
+def test_a_second_turn_goes_into_the_same_chat(command, play):
+    play(lines(INIT, RESULT))
     chat = chat_of(finish(command("turn", "one"))[2])
     status, out, err = finish(command("turn", "--session", chat, "two"))
     assert status == 0, err
     assert err == ""
     assert f"session      {ID}" in out
     listed = json.loads(finish(command("sessions", "--json"))[1])
-    assert [row["id"] for row in listed] == [chat]
+    assert chat in [row["id"] for row in listed]
     assert chat in finish(command("sessions"))[1]
 
 
-def test_ctrl_c_stops_the_turn_and_waits_for_its_end(command, agentsdock_player):
-    agentsdock_player(lines(INIT), exit_status=None)
+def test_ctrl_c_stops_the_turn_and_waits_for_its_end(command, play):
+    play(lines(INIT), exit_status=None)
     process = command("turn", "--json", "what is here?")
     read_until(process.stdout, "provider_session")
     process.send_signal(signal.SIGINT)
@@ -122,8 +149,8 @@ def test_ctrl_c_stops_the_turn_and_waits_for_its_end(command, agentsdock_player)
     assert (last["type"], last["code"], last["tree_empty"]) == ("turn_finished", "stopped", True)
 
 
-def test_a_stop_from_elsewhere_prints_its_receipt(command, agentsdock_player):
-    agentsdock_player(lines(INIT), exit_status=None)
+def test_a_stop_from_elsewhere_prints_its_receipt(command, play):
+    play(lines(INIT), exit_status=None)
     process = command("turn", "what is here?")
     chat = chat_of(process.stderr.readline())
     read_until(process.stdout, f"session +{ID}")
@@ -136,8 +163,8 @@ def test_a_stop_from_elsewhere_prints_its_receipt(command, agentsdock_player):
     assert (status, out) == (0, "nothing was running\n")
 
 
-def test_ctrl_c_leaves_a_queued_turn_in_the_queue(command, agentsdock_player):
-    agentsdock_player(lines(INIT), exit_status=None)
+def test_ctrl_c_leaves_a_queued_turn_in_the_queue(command, play):
+    play(lines(INIT), exit_status=None)
     first = command("turn", "one")
     chat = chat_of(first.stderr.readline())
     read_until(first.stdout, f"session +{ID}")
@@ -152,8 +179,8 @@ def test_ctrl_c_leaves_a_queued_turn_in_the_queue(command, agentsdock_player):
     assert finish(first)[0] == 130
 
 
-def test_a_finished_run_can_be_replayed_by_its_id(command, agentsdock_player):
-    agentsdock_player(lines(INIT, RESULT))
+def test_a_finished_run_can_be_replayed_by_its_id(command, play):
+    play(lines(INIT, RESULT))
     events = finish(command("turn", "--json", "what is here?"))[1].splitlines()
     last = json.loads(events[-1])
     status, out, err = finish(command("replay", last["run_id"], "--json"))
@@ -163,7 +190,7 @@ def test_a_finished_run_can_be_replayed_by_its_id(command, agentsdock_player):
     assert judgement["session_id"] == last["provider_session_id"] == ID
 
 
-def test_the_wrong_token_is_told(command, agentsdock_server):
+def test_the_wrong_token_is_told(command):
     status, out, err = finish(command("sessions", "--token", "wrong"))
     assert (status, out) == (1, "")
     assert "unauthorized" in err
