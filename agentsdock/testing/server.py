@@ -68,6 +68,7 @@ def running_server(
     command = [sys.executable, "-m", "agentsdock", "serve", "--bind", "127.0.0.1"]
     command += ["--port", str(port), "--state-dir", str(state)]
     log = state / "server.log"
+    log.touch(0o600)
     with log.open("wb") as out:
         process = subprocess.Popen(
             command,

@@ -40,13 +40,14 @@ def test_a_negative_status_is_a_death_by_that_signal(tmp_path):
     assert (status, out) == (-signal.SIGKILL, STREAM)
 
 
-def test_without_a_status_it_stays_open_and_dies_by_sigterm(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_without_a_status_it_stays_open_and_dies_by_the_signal_it_gets(tmp_path, number):
     program = install_player(tmp_path, STREAM, exit_status=None)
     with subprocess.Popen([program, *TURN], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() + process.stdout.readline() == STREAM
         assert process.poll() is None
-        process.terminate()
-    assert process.returncode == -signal.SIGTERM
+        process.send_signal(number)
+    assert process.returncode == -number
 
 
 def test_without_a_stream_it_plays_a_demo_that_keeps_the_id_it_was_resumed_with(tmp_path):
