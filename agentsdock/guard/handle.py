@@ -2,14 +2,12 @@
 
 import array
 import errno
-import json
 import os
 import secrets
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -23,60 +21,31 @@ from agentsdock.guard import orphans
 from agentsdock.guard.contract import LaunchSpec, Report, SpawnFailed
 from agentsdock.guard.process_guard import (
     LINUX,
-    MARKER_VARIABLE,
     RUNG,
     become_subreaper,
 )
 from agentsdock.guard.procs import Process, hold
+from agentsdock.guard.wire import (
+    READ_BYTES,
+    Control,
+    anonymous_file,
+    job_of,
+    keep,
+    pipe,
+    stdin_file,
+)
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 STDOUT_PIPE_BYTES = 512 * 1024
-INLINE_FILE_BYTES = 1024 * 1024
 HANDSHAKE_SECONDS = 10.0
 EXIT_SECONDS = 1.0
 OVERDUE_SECONDS = 0.25
 CLEAR_SECONDS = 2.0
 HURRIED_CLEAR_SECONDS = 0.5
-READ_BYTES = 64 * 1024
 
 
 class _NotTaken(Exception):
     """No guard took the job, so nothing was started and another zygote may be asked."""
-
-
-class _Control:
-    """The control socket: JSON lines from the guard, stop requests to it."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        self._sock = sock
-        self._buffer = b""
-
-    async def next(self) -> dict[str, Any] | None:
-        """The next line; None when the guard has gone.  Cancelling loses nothing."""
-        await trio.lowlevel.checkpoint()
-        while b"\n" not in self._buffer:
-            try:
-                data = self._sock.recv(READ_BYTES)
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._sock)
-                continue
-            except ConnectionError:
-                return None
-            if not data:
-                return None
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
-
-    def ask_to_stop(self) -> None:
-        with suppress(OSError):  # a guard that has gone needs no asking
-            self._sock.send(b"s")
-
-    def close(self) -> None:
-        trio.lowlevel.notify_closing(self._sock)
-        self._sock.close()
 
 
 class ZygoteProcess:
@@ -96,7 +65,7 @@ class ZygoteProcess:
         self.guard_start: int | None = None
         self._launcher = launcher
         self._spec = spec
-        self._control = _Control(control)
+        self._control = Control(control)
         self._stdout = trio.lowlevel.FdStream(stdout)
         self._stderr = trio.lowlevel.FdStream(stderr)
         self._guard_fd: int | None = None
@@ -164,7 +133,9 @@ class ZygoteProcess:
         """
         if not await self._guard_gone():
             return 0, (self.guard_pid, self.pid)
-        ended, survivors = await self._launcher.clear(self.guard_start, self._clear_seconds)
+        ended, survivors = await self._launcher.clear(
+            self._spec.marker, self.guard_start, self._clear_seconds
+        )
         return len([pid for pid in ended if pid != self.pid]), survivors
 
     def _lost_report(self, ended: int, survivors: tuple[int, ...], seconds: float) -> Report:
@@ -345,10 +316,10 @@ class ZygoteLauncher:
                 control, given = socket.socketpair()
                 ours.callback(control.close)
                 theirs.callback(given.close)
-                job = _keep(theirs, await _anonymous_file(_job(spec)))
-                stdin = _keep(theirs, await _stdin(spec.stdin))
-                stdout = _pipe(ours, theirs, STDOUT_PIPE_BYTES)
-                stderr = _pipe(ours, theirs)
+                job = keep(theirs, await anonymous_file(job_of(spec)))
+                stdin = keep(theirs, await stdin_file(spec.stdin))
+                stdout = pipe(ours, theirs, STDOUT_PIPE_BYTES)
+                stderr = pipe(ours, theirs)
                 await zygote.send([job, given.fileno(), stdin, stdout[1], stderr[1]])
             except (OSError, ValueError) as error:
                 number = error.errno if isinstance(error, OSError) else errno.EINVAL
@@ -376,13 +347,17 @@ class ZygoteLauncher:
             await process.end()
             raise SpawnFailed(f"cannot hold the guard: {error}", error.errno) from error
 
-    async def clear(self, since: int | None, seconds: float) -> tuple[list[int], tuple[int, ...]]:
+    async def clear(
+        self, marker: str, since: int | None, seconds: float
+    ) -> tuple[list[int], tuple[int, ...]]:
         """End every orphan of a guard that began at ``since`` (clock ticks) and is gone now.
+
+        Where orphans do not come to us (macOS) they are looked for by their marker.
 
         Returns what was killed and the pids that still lived after ``seconds``.
         """
         if not LINUX:
-            return [], ()
+            return await trio.to_thread.run_sync(orphans.end_marked, marker, seconds)
 
         def left_by_a_guard(process: Process) -> bool:
             return process.session not in self._sessions and process.start_ticks >= (since or 0)
@@ -396,72 +371,6 @@ class ZygoteLauncher:
             current = self._zygote.pid if self._zygote else 0
             orphans.reap(lambda process: process.pid != current)
             self._sessions &= {process.session for process in orphans.orphans()} | {current}
-
-
-def _keep(stack: ExitStack, fd: int) -> int:
-    stack.callback(os.close, fd)
-    return fd
-
-
-def _pipe(ours: ExitStack, theirs: ExitStack, size: int | None = None) -> tuple[int, int]:
-    reader, writer = os.pipe()
-    _keep(ours, reader)
-    _keep(theirs, writer)
-    if size is not None and LINUX:
-        import fcntl
-
-        with suppress(OSError):  # beyond the user's share of pipe memory
-            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, size)
-    return reader, writer
-
-
-def _job(spec: LaunchSpec) -> bytes:
-    """Raises ValueError for text that has no bytes (a lone surrogate)."""
-    return json.dumps(
-        {
-            "argv": [_wire(word) for word in spec.argv],
-            "env": {_wire(name): _wire(value) for name, value in spec.env.items()}
-            | {MARKER_VARIABLE: _wire(spec.marker)},
-            "cwd": _wire(spec.cwd),
-            "marker": _wire(spec.marker),
-            "stop_signals": spec.stop_signals,
-            "grace": spec.grace,
-            "teardown_grace": spec.teardown_grace,
-            "background": spec.background,
-        }
-    ).encode()
-
-
-def _wire(text: str) -> str:
-    return os.fsencode(text).decode("utf-8", "surrogateescape")
-
-
-async def _stdin(data: bytes | None) -> int:
-    return os.open(os.devnull, os.O_RDONLY) if data is None else await _anonymous_file(data)
-
-
-async def _anonymous_file(data: bytes) -> int:
-    """A file without a name that holds the data, at its beginning: it needs no writer task."""
-    if len(data) > INLINE_FILE_BYTES:
-        return await trio.to_thread.run_sync(_write_file, data)
-    return _write_file(data)
-
-
-def _write_file(data: bytes) -> int:
-    if LINUX:
-        fd = os.memfd_create("agentsdock")
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.lseek(fd, 0, os.SEEK_SET)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
 
 
 @frozen

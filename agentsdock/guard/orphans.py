@@ -1,18 +1,20 @@
-"""Orphans that have come to this process because their guard or zygote is gone (Linux).
+"""Orphans that have come to this process because their guard or zygote is gone.
 
 The server is the subreaper above all guards, so whatever a killed guard held becomes a child
 of ours, sooner or later, and can be ended as the guard would have done it: by killing direct
 children, whose numbers cannot be reused before they are reaped, until none is left.
+All of that is Linux; macOS has only :func:`end_marked`.
 """
 
 import os
 import select
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from agentsdock.guard.process_guard import RELIST_SECONDS, children_of
+from agentsdock.guard.process_guard import MARKER_VARIABLE, RELIST_SECONDS, children_of
 from agentsdock.guard.procs import Process, look
 
 Rule = Callable[[Process], bool]
@@ -77,3 +79,32 @@ def _kill(pids: list[int]) -> None:
             poll.poll(RELIST_SECONDS * 1000)
         finally:
             os.close(pidfd)
+
+
+def end_marked(marker_prefix: str, seconds: float) -> tuple[list[int], tuple[int, ...]]:
+    """Without subreaper and ``/proc``: kill what ``ps`` shows with such a marker, best effort.
+
+    Blocking.  Returns whom we killed, and the pids that were still shown when time was over.
+    """
+    until = time.monotonic() + seconds
+    killed: set[int] = set()
+    while found := _marked(marker_prefix):
+        if time.monotonic() >= until:
+            return list(killed), tuple(found)
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+    return list(killed), ()
+
+
+def _marked(marker_prefix: str) -> list[int]:
+    listing = subprocess.run(
+        ["/bin/ps", "-axEww", "-o", "pid=,command="],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    ).stdout
+    wanted = f" {MARKER_VARIABLE}={marker_prefix}".encode()
+    shown = [int(line.split(None, 1)[0]) for line in listing.splitlines() if wanted in line]
+    return [pid for pid in shown if pid not in (os.getpid(), os.getppid())]

@@ -4,17 +4,14 @@ Found by the run marker in the environment or by a recorded (pid, start ticks), 
 and by session; never by name.  On macOS by marker only.
 """
 
-import os
-import signal
-import subprocess
 from collections.abc import Iterable
-from contextlib import suppress
 
 import trio
 from attrs import frozen
 
 from agentsdock.guard.hunt import Ended, Hunt
-from agentsdock.guard.process_guard import LINUX, MARKER_VARIABLE
+from agentsdock.guard.orphans import end_marked
+from agentsdock.guard.process_guard import LINUX
 from agentsdock.guard.procs import Process
 
 SWEEP_SECONDS = 5.0
@@ -48,7 +45,8 @@ async def sweep(
     if not marker_prefix:
         raise ValueError("the marker prefix must not be empty")
     if not LINUX:
-        return await trio.to_thread.run_sync(_sweep_by_ps, marker_prefix)
+        killed, left = await trio.to_thread.run_sync(end_marked, marker_prefix, seconds)
+        return SweepResult(tuple(Ended(pid, 0) for pid in killed), left)
     recorded = {(record.pid, record.start_ticks) for record in records}
 
     def on_record(process: Process) -> bool:
@@ -60,21 +58,3 @@ async def sweep(
     search = Hunt(wanted, leads=on_record)
     survivors = await trio.to_thread.run_sync(search.run, seconds)
     return SweepResult(tuple(search.ended), survivors)
-
-
-def _sweep_by_ps(marker_prefix: str) -> SweepResult:
-    listing = subprocess.run(
-        ["/bin/ps", "-axEww", "-o", "pid=,command="],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    ).stdout
-    wanted = f" {MARKER_VARIABLE}={marker_prefix}".encode()
-    found = [int(line.split(None, 1)[0]) for line in listing.splitlines() if wanted in line]
-    ended = []
-    for pid in found:
-        if pid not in (os.getpid(), os.getppid()):
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                ended.append(Ended(pid, 0))
-    return SweepResult(tuple(ended), ())

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import trio
-from guard_helpers import Story, eventually, finish, is_alive, python, spec
+from guard_helpers import Story, eventually, finish, is_alive, python
 
 from agentsdock.guard import handle
 from agentsdock.guard.contract import Report
@@ -258,7 +258,7 @@ async def test_survivors_are_told_when_even_the_servers_time_is_over(
     report = await report_of(process)
     assert not report.tree_empty
     assert set(report.survivors) <= {pid for pid, _ in story.processes}
-    await launcher.clear(process.guard_start, seconds=2.0)
+    await launcher.clear("", process.guard_start, seconds=2.0)
     assert story.survivors() == []
     await process.aclose()
 
