@@ -27,7 +27,7 @@ COMMON = {
 PROFILES = {
     "plain": Profile(
         command="{python} -m agentsdock serve --port {port}",
-        module="agentsdock",
+        module="agentsdock.app",
         backend="cursor",
         environ={
             **COMMON,
