@@ -5,8 +5,10 @@ lines are kept.  No prompt, token or stderr text is ever given to a log.
 """
 
 import collections
+import contextlib
 import sys
 import threading
+import traceback
 from typing import Any, TextIO
 
 _WAITING_LINES = 200
@@ -49,7 +51,9 @@ class Log:
 
 def _emit(line: tuple[str, str, dict[str, Any]]) -> None:
     level, event, fields = line
-    getattr(_backend, level)(event, **fields)
+    # Whoever reads the log may have gone, and no turn must fail for that.
+    with contextlib.suppress(OSError, ValueError):
+        getattr(_backend, level)(event, **fields)
 
 
 def configure(stream: TextIO = sys.stderr) -> None:
@@ -93,6 +97,15 @@ def _import_structlog() -> Any:
         else:
             sys.modules["rich"] = rich  # type: ignore[assignment]
     return structlog
+
+
+def where(error: BaseException) -> str:
+    """An exception's type and place for the log, without its message (which may quote users)."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    places = traceback.extract_tb(error.__traceback__)[-4:]
+    way = " > ".join(f"{place.name}:{place.lineno}" for place in places)
+    return f"{type(error).__name__} in {way}"
 
 
 def get_logger(**fields: Any) -> Log:

@@ -12,13 +12,13 @@ from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.launching import with_runtime
 from agentsdock.chats.registry import Registry
 from agentsdock.logs import get_logger
-from agentsdock.model.errors import BadRequest, Conflict, NotFound, Unavailable
+from agentsdock.model.errors import BadRequest, Conflict, NotFound
 from agentsdock.model.events import Committed, Draft
 from agentsdock.model.ids import new_queued_id
 from agentsdock.model.requests import Idempotency, PostTurn
 from agentsdock.model.times import iso_now
 from agentsdock.model.turns import QueuedTurn
-from agentsdock.store.protocol import Change, KeepAnswer, PutQueued, StoreError, StoreFull
+from agentsdock.store.protocol import Change, KeepAnswer, PutQueued, StoreError
 
 ANSWER_SECONDS = 24 * 3600.0
 log = get_logger()
@@ -45,21 +45,21 @@ class Admission:
         place = (idempotency.scope, idempotency.key)
         while place in self._working:
             await self._working[place].wait()
-        kept = await self.registry.store.answer(*place)
-        if kept is not None:
-            if kept.request_hash != idempotency.request_hash:
-                raise Conflict(
-                    "this Idempotency-Key was used for another request",
-                    code="idempotency_key_reused",
-                    action="Send a new key with a new request.",
-                )
-            return kept.body
         done = self._working[place] = trio.Event()
         try:
-            return await self._answer(session_id, message, idempotency)
+            kept = await self.registry.store.answer(*place)
+            if kept is None:
+                return await self._answer(session_id, message, idempotency)
         finally:
             del self._working[place]
             done.set()
+        if kept.request_hash != idempotency.request_hash:
+            raise Conflict(
+                "this Idempotency-Key was used for another request",
+                code="idempotency_key_reused",
+                action="Send a new key with a new request.",
+            )
+        return kept.body
 
     async def _answer(
         self, session_id: str, message: PostTurn, idempotency: Idempotency | None
@@ -69,15 +69,7 @@ class Admission:
             turn = _turn(chat, message)
             self._check(chat, turn)
             keep = _Keep(chat, idempotency)
-            try:
-                reply = await self._start_or_queue(chat, turn, keep)
-            except StoreFull as error:
-                raise Unavailable(
-                    "the state directory has no space left; nothing was accepted",
-                    code="storage_full",
-                    action="Free some space, then send the message again.",
-                    retryable=True,
-                ) from error
+            reply = await self._start_or_queue(chat, turn, keep)
             body = _body(chat, reply)
             await self._keep(chat, keep(reply))
         return body
@@ -86,6 +78,8 @@ class Admission:
         """Everything that can be said before anything is stored."""
         if chat.gone:
             raise NotFound("session not found")
+        if chat.deleting:
+            raise Conflict("this chat is being deleted")
         if chat.session.archived:
             raise Conflict("this chat is archived; unarchive it to send messages")
         if turn.chat_references:

@@ -3,12 +3,8 @@
 from attrs import evolve
 
 from agentsdock.backends.protocol import Envelope
-from agentsdock.model.codes import Code
 from agentsdock.model.sessions import ProviderBinding, Session
 
-NEVER_STARTED = frozenset(
-    {Code.SPAWN_FAILED, Code.RUNTIME_UNAVAILABLE, Code.PROMPT_TOO_LARGE, Code.LAUNCH_REFUSED}
-)
 RESUMES_BEFORE_ROLLOVER = 2
 
 
@@ -39,10 +35,8 @@ def succeeded(session: Session, backend: str, envelope: Envelope) -> Session:
     return evolve(session, memory_seed_used=True) if envelope.used_memory else session
 
 
-def failed_before_init(session: Session, backend: str, code: Code) -> Session:
+def resume_failed(session: Session, backend: str) -> Session:
     """A resumed turn failed of its own accord before the CLI said that it knows the id."""
-    if code in NEVER_STARTED:
-        return session
     binding = session.binding(backend)
     return with_binding(
         session, backend, evolve(binding, failed_resumes=binding.failed_resumes + 1)

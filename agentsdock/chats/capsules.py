@@ -29,7 +29,6 @@ class CapsuleKeeper:
         self._woken = trio.Event()
         self._woken.set()
         self._limiter = trio.CapacityLimiter(1)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def wake(self) -> None:
         self._woken.set()

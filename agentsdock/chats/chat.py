@@ -26,6 +26,8 @@ class Chat:
     """Waiting rows in the order in which they will run."""
     live: "LiveTurn | None" = None
     lock: trio.Lock = field(factory=trio.Lock)
+    deleting: bool = False
+    """Nothing starts any more; ``gone`` once it is done."""
     gone: bool = False
     retry_at: float = 0.0
     """Trio time before which a head whose runtime was not usable is left alone."""
@@ -48,6 +50,12 @@ class Chat:
     @property
     def busy(self) -> bool:
         return self.live is not None
+
+    @property
+    def may_start(self) -> bool:
+        """Whether the head of the queue could start, as far as this chat is concerned."""
+        waiting = bool(self.queue) and not self.queue[0].paused
+        return waiting and not (self.busy or self.deleting or self.gone or self.session.archived)
 
     @property
     def order(self) -> tuple[object, ...]:

@@ -90,8 +90,7 @@ class Chats:
                 ("terminal_seq", "tree_empty", "processes_ended", "elapsed_ms", "rung")
             )
             return {"ok": True, "stopped": True, "run_id": None, "outcome": "idle", **facts}
-        pending = not live.ended.is_set()
-        return {"ok": True, "stopped": True, "pending": pending, **live.receipt()}
+        return {"ok": True, "stopped": True, **live.receipt()}
 
     async def extend(
         self, session_id: str, run_id: str, seconds: float, clock: str | None
@@ -104,8 +103,10 @@ class Chats:
             if run is None or run.session_id != session_id:
                 raise NotFound("run not found")
             raise Conflict("this run has ended")
-        idle, turn = live.runner.extend(seconds, Limit(clock) if clock else None)
-        return {"ok": True, "run_id": run_id, "idle_deadline": idle, "turn_deadline": turn}
+        left = live.runner.extend(seconds, Limit(clock) if clock else None)
+        if left is None:
+            raise Conflict("no clock of this run is running: it is just starting or ending")
+        return {"ok": True, "run_id": run_id, "idle_deadline": left[0], "turn_deadline": left[1]}
 
     def health(self) -> dict[str, Any]:
         """What the house is doing, for the health answer.  Memory only."""
@@ -121,6 +122,7 @@ class Chats:
             "update_blocking_queued_count": 0,
             "max_active_agent_runs": self.settings.max_active_runs,
             "available_mem_mb": available_mem_mb(),
+            "set_aside": self.registry.set_aside,
         }
 
 
@@ -131,6 +133,6 @@ def _active_run(chat: Chat) -> dict[str, Any]:
         "session_id": chat.id,
         "run_id": run.id,
         "backend": run.backend,
-        "state": chat.live.state,
+        "state": run.state,
         "started_at": run.started_at,
     }

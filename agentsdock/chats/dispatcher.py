@@ -1,34 +1,41 @@
 """Who may run what, when: starts turns, runs them, stops them, and drains the queues."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import trio
 from attrs import evolve
 
 from agentsdock.backends.probing import Runtimes
-from agentsdock.chats import bindings
-from agentsdock.chats.chat import Chat, paused
 from agentsdock.chats.capsules import CapsuleKeeper, capsule_path
+from agentsdock.chats.chat import Chat, paused
 from agentsdock.chats.launching import Launch, Launcher
-from agentsdock.chats.live import LiveTurn
+from agentsdock.chats.live import LiveTurn, broken_ending
 from agentsdock.chats.pressure import MEMORY_POLL_SECONDS, reason_to_wait
 from agentsdock.chats.recorder import TurnRecorder
 from agentsdock.chats.registry import Registry, encoded
-from agentsdock.chats.tasks import start_clean
+from agentsdock.chats.tasks import contained, start_clean
 from agentsdock.config import Settings
 from agentsdock.guard.contract import Launcher as ProcessLauncher
-from agentsdock.logs import get_logger
+from agentsdock.logs import get_logger, where
 from agentsdock.model.codes import Code
 from agentsdock.model.errors import DockError, Unavailable
-from agentsdock.model.events import Committed, Draft
-from agentsdock.model.sessions import Session
+from agentsdock.model.events import Committed, Draft, Encoded
 from agentsdock.model.turns import QueuedTurn, Run
-from agentsdock.store.protocol import Change, DropQueued, PutQueued, StoreError
+from agentsdock.store.protocol import (
+    Change,
+    DropQueued,
+    PutQueued,
+    RunClosed,
+    SessionGone,
+    StoreClosed,
+    StoreError,
+)
 from agentsdock.turns.capsule import CapsuleWriter
-from agentsdock.turns.verdicts import StopReason
 from agentsdock.turns.diagnosis import Kind
 from agentsdock.turns.runner import TurnRunner
+from agentsdock.turns.verdicts import StopReason
 
 STOP_SECONDS = 90.0
 RETRY_WRITE_SECONDS = 5.0
@@ -56,7 +63,9 @@ class Dispatcher:
         self.capsules = CapsuleKeeper(settings, self._live_runs)
         self._pace = trio.Semaphore(settings.launch_pace) if settings.launch_pace else None
         self._slots = 0
-        self._closing = False
+        self._closing = trio.Event()
+        self._held: str | None = None
+        """Why rows wait that could start but for the pressure."""
         self._wake = trio.Event()
 
     def _live_runs(self) -> set[str]:
@@ -65,10 +74,13 @@ class Dispatcher:
     # -- starting
 
     def pressure(self) -> str | None:
-        """Why a turn has to wait; raises Unavailable while the server goes down."""
-        if self._closing:
-            raise Unavailable("the server is shutting down; try again in a moment")
-        return reason_to_wait(self._settings, self._slots)
+        """Why a turn has to wait; raises Unavailable while the server goes down.
+
+        Where others wait for a place already, a new turn does not overtake them.
+        """
+        if self._closing.is_set():
+            raise _going_down()
+        return reason_to_wait(self._settings, self._slots) or self._held
 
     async def start(
         self,
@@ -88,20 +100,25 @@ class Dispatcher:
             launch = await self._launcher.prepare(
                 chat.session, turn, turn.queued_id if queued else None
             )
+            if self._closing.is_set():
+                raise _going_down()
+            live = self._live_turn(chat, launch)
             events = encoded(chat, launch.first_events)
             async with self._registry.changing(chat, lambda _: launch.session) as put:
                 dropped = [DropQueued(turn.queued_id)] if queued else []
                 unit = [put, *dropped, *changes(launch.run)]
                 committed = await self._registry.store.claim(launch.run, events, unit)
         except BaseException:
-            self._slots -= 1
+            self._free_slot()
             raise
         chat.drop_row(turn.queued_id)
-        live = self._enliven(chat, launch)
+        chat.live = live
+        if self._closing.is_set():
+            live.runner.shut_down()
         start_clean(self._nursery, self._run, chat, live)
         return committed[0]
 
-    def _enliven(self, chat: Chat, launch: Launch) -> LiveTurn:
+    def _live_turn(self, chat: Chat, launch: Launch) -> LiveTurn:
         recorder = TurnRecorder(self._registry, chat, launch.run)
         runner = TurnRunner(
             launch.job,
@@ -114,8 +131,7 @@ class Dispatcher:
         )
         if launch.refusal is not None:
             runner.fail(Code.PROMPT_TOO_LARGE, launch.refusal.message)
-        chat.live = LiveTurn(launch.run, runner, launch.envelope, launch.resumed, recorder)
-        return chat.live
+        return LiveTurn(runner, launch.envelope, recorder)
 
     def _capsule(self, launch: Launch) -> CapsuleWriter | None:
         if launch.job.spec is None or not self._settings.capsule_bytes:
@@ -129,18 +145,22 @@ class Dispatcher:
             max_bytes=self._settings.capsule_bytes,
         )
 
+    def _free_slot(self) -> None:
+        self._slots -= 1
+        self.wake()
+
     # -- running
 
     async def _run(self, chat: Chat, live: LiveTurn) -> None:
         turn_log = log.bind(chat=chat.id, run=live.run.id)
         turn_log.info("turn started", backend=live.run.backend)
         try:
-            await self._finish(chat, live, await self._drafts_of(live))
+            with contained("turn end not written", chat=chat.id, run=live.run.id):
+                await self._finish(chat, live, await self._ending(chat, live))
         finally:
-            self._slots -= 1
             chat.live = None
+            self._free_slot()
             live.ended.set()
-            self.wake()
             self.capsules.wake()
         terminal = live.terminal or {}
         turn_log.info(
@@ -149,32 +169,36 @@ class Dispatcher:
             tree_empty=terminal.get("tree_empty"),
             seconds=terminal.get("wall_seconds"),
         )
-        await self._tell_runtime(live, terminal)
-        await self._runtimes.check(live.run.backend)
+        with contained("runtime not told of a turn", run=live.run.id):
+            await self._tell_runtime(live, terminal)
+            await self._runtimes.check(live.run.backend)
 
-    async def _drafts_of(self, live: LiveTurn) -> list[Draft]:
+    async def _ending(self, chat: Chat, live: LiveTurn) -> list[Encoded]:
         """The final events.  A bug in one turn must not end another, nor leave this one open."""
         try:
-            return await live.runner.run()
+            drafts = await live.runner.run()
+            events = encoded(chat, drafts)
         except Exception as error:
-            log.error("turn without an ending", run=live.run.id, error=repr(error)[:200])
-            return broken_ending(live.run, error)
-
-    async def _finish(self, chat: Chat, live: LiveTurn, drafts: list[Draft]) -> None:
-        """Commit the final events, as often as it takes: a run without its end is a lie."""
+            log.error("turn without an ending", run=live.run.id, error=where(error))
+            drafts = broken_ending(live.run, error)
+            events = encoded(chat, drafts)
         live.terminal = drafts[-1].payload
+        return events
+
+    async def _finish(self, chat: Chat, live: LiveTurn, events: list[Encoded]) -> None:
+        """Commit the final events, as often as it takes: a run without its end is a lie.
+
+        Raises StoreError where that cannot come to be: the next server life says it then.
+        """
         while True:
             try:
-                async with self._registry.changing(
-                    chat, lambda session: _settled(session, live)
-                ) as put:
-                    committed = await self._registry.store.finish(
-                        live.run, encoded(chat, drafts), [put]
-                    )
+                async with self._registry.changing(chat, live.settled) as put:
+                    committed = await self._registry.store.finish(live.run, events, [put])
+            except (RunClosed, SessionGone, StoreClosed):
+                raise
             except StoreError as error:
-                if chat.gone or self._closing:
-                    log.error("turn end not written", run=live.run.id, error=str(error))
-                    return
+                if self._closing.is_set():
+                    raise
                 log.warning("turn end waits for the store", run=live.run.id, error=str(error))
                 await trio.sleep(RETRY_WRITE_SECONDS)
             else:
@@ -203,7 +227,7 @@ class Dispatcher:
 
     async def keep_draining(self) -> None:
         """Start waiting turns, the longest waiting first, for as long as the server lives."""
-        while True:
+        while not self._closing.is_set():
             self._wake = trio.Event()
             wait = self._start_ready()
             with trio.move_on_after(wait):
@@ -213,55 +237,59 @@ class Dispatcher:
         """Seconds until there is reason to look again without being woken."""
         wait = math.inf
         now = trio.current_time()
-        ready = [chat for chat in self._registry if _ready(chat)]
-        if self._closing:
-            return wait
+        self._held = None
+        ready = [chat for chat in self._registry if not chat.draining and chat.may_start]
         for chat in sorted(ready, key=lambda chat: chat.queue[0].position):
             if chat.retry_at > now:
                 wait = min(wait, chat.retry_at - now)
                 continue
-            reason = reason_to_wait(self._settings, self._slots)
-            if reason is None:
-                chat.draining = True
+            self._held = self._held or reason_to_wait(self._settings, self._slots)
+            if self._held is None:
                 self._slots += 1
-                self._nursery.start_soon(self._start_head, chat)
+                self._drain(chat, self._start_head)
             else:
                 wait = min(wait, MEMORY_POLL_SECONDS)
                 if not chat.queue[0].deferred:
-                    chat.draining = True
-                    self._nursery.start_soon(self._hold_head, chat, reason)
+                    self._drain(chat, partial(self._hold_head, self._held))
         return wait
 
-    async def _hold_head(self, chat: Chat, reason: str) -> None:
+    def _drain(self, chat: Chat, take_head: Callable[[Chat], Awaitable[None]]) -> None:
+        chat.draining = True
+        self._nursery.start_soon(self._draining, chat, take_head)
+
+    async def _draining(self, chat: Chat, take_head: Callable[[Chat], Awaitable[None]]) -> None:
         try:
             async with chat.lock:
-                if chat.queue and not chat.gone:
-                    await self.defer(chat, chat.queue[0], reason)
+                await take_head(chat)
         finally:
             chat.draining = False
+            self.wake()
+
+    async def _hold_head(self, reason: str, chat: Chat) -> None:
+        if chat.may_start:
+            await self._defer(chat, chat.queue[0], reason)
 
     async def _start_head(self, chat: Chat) -> None:
-        """Start the head of a queue; ``_slots`` was already raised for it."""
-        try:
-            async with chat.lock:
-                self._slots -= 1
-                chat.draining = False
-                if _ready(chat) and not self._closing:
-                    await self._try_head(chat, chat.queue[0])
-        finally:
-            chat.draining = False
-
-    async def _try_head(self, chat: Chat, row: QueuedTurn) -> None:
+        """Start the head of a queue in the slot that was taken for it."""
+        self._slots -= 1
+        if self._closing.is_set() or not chat.may_start:
+            return
+        row = chat.queue[0]
         try:
             await self.start(chat, row, queued=True)
         except (Unavailable, StoreError) as error:
-            chat.retry_at = trio.current_time() + self._settings.busy_retry_seconds
-            await self.defer(chat, row, str(error))
-            self.wake()
+            await self._try_later(chat, row, str(error))
         except DockError as error:
             await self._refuse(chat, row, error)
+        except Exception as error:
+            log.error("turn could not be started", chat=chat.id, error=where(error))
+            await self._try_later(chat, row, "An error in the server kept this turn from starting.")
 
-    async def defer(self, chat: Chat, row: QueuedTurn, reason: str) -> None:
+    async def _try_later(self, chat: Chat, row: QueuedTurn, reason: str) -> None:
+        chat.retry_at = trio.current_time() + self._settings.busy_retry_seconds
+        await self._defer(chat, row, reason)
+
+    async def _defer(self, chat: Chat, row: QueuedTurn, reason: str) -> None:
         """Say once that a row has to wait, and why."""
         if row.deferred:
             return
@@ -274,8 +302,9 @@ class Dispatcher:
             await self._registry.write(chat, [event], [PutQueued(row)])
         except StoreError as error:
             log.warning("deferral not written", chat=chat.id, error=str(error))
-            return
-        chat.replace_row(row)
+            chat.retry_at = trio.current_time() + self._settings.busy_retry_seconds
+        else:
+            chat.replace_row(row)
 
     async def _refuse(self, chat: Chat, row: QueuedTurn, error: DockError) -> None:
         """The row can never start: say why and take it out, so that it does not come back."""
@@ -301,27 +330,38 @@ class Dispatcher:
                 },
             ),
         ]
-        await self._registry.write(chat, events, [DropQueued(row.queued_id)])
-        chat.drop_row(row.queued_id)
-        self.wake()
+        try:
+            await self._registry.write(chat, events, [DropQueued(row.queued_id)])
+        except StoreError as failure:
+            await self._try_later(chat, row, str(failure))
+        else:
+            chat.drop_row(row.queued_id)
 
     # -- stopping
 
     async def stop(self, chat: Chat, reason: StopReason = StopReason.USER) -> LiveTurn | None:
         """Stop what runs and pause what waits; returns once the terminal event is durable.
 
-        The verdict is set before anything is waited for.  At most STOP_SECONDS.
+        The verdict is set before anything is waited for.  At most STOP_SECONDS for the end.
+        Raises StoreError, after the end, where the pause could not be made durable.
         """
-        async with chat.lock:
-            live = chat.live
+        live = self._stop_live(chat, reason)
+        try:
+            async with chat.lock:
+                # A turn that was just being started is meant too.
+                live = self._stop_live(chat, reason) or live
+                if reason is StopReason.USER and not (live and "job_id" in live.run.meta):
+                    await self._pause(chat)
+        finally:
             if live is not None:
-                live.runner.stop(reason)
-            if reason is StopReason.USER and not (live and "job_id" in live.run.meta):
-                await self._pause(chat)
-        if live is not None:
-            with trio.move_on_after(STOP_SECONDS):
-                await live.ended.wait()
+                with trio.move_on_after(STOP_SECONDS):
+                    await live.ended.wait()
         return live
+
+    def _stop_live(self, chat: Chat, reason: StopReason) -> LiveTurn | None:
+        if chat.live is not None:
+            chat.live.runner.stop(reason)
+        return chat.live
 
     async def _pause(self, chat: Chat) -> None:
         rows = [paused(row, "stopped") for row in chat.queue if not row.paused]
@@ -340,46 +380,14 @@ class Dispatcher:
 
     async def shut_down(self) -> None:
         """End every turn as a shutdown and wait until each has its terminal event."""
-        self._closing = True
-        living = [chat.live for chat in self._registry if chat.live is not None]
-        for live in living:
-            live.runner.shut_down()
-        for live in living:
-            await live.ended.wait()
+        self._closing.set()
+        self.wake()
+        # A start that was under way may still add one.
+        while living := [chat.live for chat in self._registry if chat.live is not None]:
+            for live in living:
+                live.runner.shut_down()
+            await living[0].ended.wait()
 
 
-def broken_ending(run: Run, error: Exception) -> list[Draft]:
-    message = f"{type(error).__name__} in the server; the turn was ended."
-    told = {
-        "run_id": run.id,
-        "backend": run.backend,
-        "code": Code.INTERNAL_ERROR,
-        "message": message,
-        "exit_code": None,
-        **run.meta,
-    }
-    ending = {"result_text": "", "stopped": False, "is_error": True, "tree_empty": None}
-    return [Draft("error", told), Draft("turn_finished", {**told, **ending})]
-
-
-def _ready(chat: Chat) -> bool:
-    return bool(
-        chat.queue
-        and not chat.busy
-        and not chat.draining
-        and not chat.gone
-        and not chat.session.archived
-        and not chat.queue[0].paused
-    )
-
-
-def _settled(session: Session, live: LiveTurn) -> Session:
-    """The session after the turn: what a success commits, what a failed resume leaves."""
-    machine = live.runner.machine
-    terminal = live.terminal or {}
-    if machine.succeeded:
-        return bindings.succeeded(session, live.run.backend, live.envelope)
-    mismatch = terminal.get("code") == Code.SESSION_MISMATCH
-    if live.resumed and terminal.get("is_error") and (machine.session_id is None or mismatch):
-        return bindings.failed_before_init(session, live.run.backend, Code(terminal["code"]))
-    return session
+def _going_down() -> Unavailable:
+    return Unavailable("the server is shutting down; try again in a moment")

@@ -40,7 +40,6 @@ class Launch:
     job: TurnJob
     machine: TurnMachine
     version: str | None
-    resumed: bool
     refusal: PromptTooLarge | None
     """Why it ends before a process exists; its events are written all the same."""
 
@@ -63,6 +62,7 @@ class Launcher:
         ``shown_id`` is the queue row that this turn was.  Raises DockError; 503 where the
         runtime is not usable.
         """
+        before = session.backend
         session = with_runtime(session, turn)
         admitted = await self.runtimes.admit(session.backend)
         backend = self.backends[session.backend]
@@ -76,13 +76,14 @@ class Launcher:
             meta=run_meta(turn),
         )
         first = [_turn_started(run, session, turn)]
+        if session.backend != before:
+            first.append(backend_changed(before, session.backend))
         cwd = working_directory(session.cwd, self.settings.cwd)
         if cwd != session.cwd:
             first.append(_cwd_fallback(run, session.cwd, cwd))
         if bindings.must_roll_over(session):
             session, event = await self._roll_over(session, run)
             first.append(event)
-        binding = session.binding()
         envelope = backend.compose(session, turn.prompt, ())
         session = evolve(session, locked=True, title=_title(session, turn))
         command, refusal = self._command(backend, admitted, session, envelope, run)
@@ -94,7 +95,6 @@ class Launcher:
             job=self._job(session, run, command, cwd),
             machine=self._machine(backend, session, run, envelope),
             version=admitted.version,
-            resumed=binding.session_id is not None,
             refusal=refusal,
         )
 
@@ -186,6 +186,10 @@ def switch_backend(session: Session, backend: str | None) -> Session:
             f"this chat is bound to {session.backend}; fork it or start a new chat to use {backend}"
         )
     return evolve(session, backend=backend, model=None, effort=None)
+
+
+def backend_changed(old: str, new: str) -> Draft:
+    return Draft("backend_changed", {"old": old, "new": new})
 
 
 def _secrets(settings: Settings) -> list[str]:

@@ -6,8 +6,13 @@ import trio
 from attrs import define, field
 
 from agentsdock.backends.protocol import Envelope
+from agentsdock.chats import bindings
 from agentsdock.chats.recorder import TurnRecorder
-from agentsdock.model.turns import Run, RunState
+from agentsdock.model.codes import Code
+from agentsdock.model.events import Draft
+from agentsdock.model.sessions import Session
+from agentsdock.model.turns import Run
+from agentsdock.turns.ending import SUSPECT
 from agentsdock.turns.runner import TurnRunner
 
 
@@ -15,28 +20,53 @@ from agentsdock.turns.runner import TurnRunner
 class LiveTurn:
     """From the claim of the run until its terminal event is durable (``ended``)."""
 
-    run: Run
     runner: TurnRunner
     envelope: Envelope
-    resumed: bool
     recorder: TurnRecorder
     ended: trio.Event = field(factory=trio.Event)
     terminal: dict[str, Any] | None = None
     terminal_seq: int | None = None
 
     @property
-    def state(self) -> RunState:
-        return self.recorder.run.state
+    def run(self) -> Run:
+        """As it was recorded last."""
+        return self.recorder.run
+
+    def settled(self, session: Session) -> Session:
+        """The session after the turn: what a success commits, what a failed resume leaves."""
+        backend = self.run.backend
+        if self.runner.machine.succeeded:
+            return bindings.succeeded(session, backend, self.envelope)
+        if self.terminal and self.terminal.get(SUSPECT):
+            return bindings.resume_failed(session, backend)
+        return session
 
     def receipt(self) -> dict[str, Any]:
-        """What a stop tells of this turn; only after ``ended``."""
-        terminal = self.terminal or {}
+        """What a stop tells of this turn: of its end too, once that is known."""
+        verdict = self.runner.machine.verdict
+        terminal = self.terminal or {"stopped": verdict is not None and verdict.stopped}
         return {
             "run_id": self.run.id,
-            "outcome": "stopped" if terminal.get("stopped") else "finished",
+            "pending": not self.ended.is_set(),
+            "outcome": "stopped" if terminal["stopped"] else "finished",
             "terminal_seq": self.terminal_seq,
             "tree_empty": terminal.get("tree_empty"),
             "processes_ended": terminal.get("processes_ended"),
             "elapsed_ms": terminal.get("elapsed_ms"),
             "rung": terminal.get("rung"),
         }
+
+
+def broken_ending(run: Run, error: Exception) -> list[Draft]:
+    """The last events of a run whose own could not be made."""
+    message = f"{type(error).__name__} in the server; the turn was ended."
+    told = {
+        "run_id": run.id,
+        "backend": run.backend,
+        "code": Code.INTERNAL_ERROR,
+        "message": message,
+        "exit_code": None,
+        **run.meta,
+    }
+    ending = {"result_text": "", "stopped": False, "is_error": True, "tree_empty": None}
+    return [Draft("error", told), Draft("turn_finished", {**told, **ending})]

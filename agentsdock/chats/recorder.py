@@ -8,9 +8,12 @@ from agentsdock.chats import bindings
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.registry import Registry
 from agentsdock.guard.contract import GuardedProcess
+from agentsdock.logs import get_logger
 from agentsdock.model.events import Draft
 from agentsdock.model.turns import Run, RunState
-from agentsdock.store.protocol import RunClosed
+from agentsdock.store.protocol import RunClosed, StoreError
+
+log = get_logger()
 
 
 class TurnRecorder:
@@ -53,3 +56,6 @@ class TurnRecorder:
             await self._registry.store.renew(run)
         except RunClosed:
             pass  # the terminal event was faster
+        except StoreError as error:
+            # The events tell when the store is in trouble; the boot sweep has the run marker too.
+            log.warning("delivery state not stored", run=run.id, error=str(error))

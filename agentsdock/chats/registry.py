@@ -10,7 +10,7 @@ from agentsdock.model.events import Committed, Draft, Encoded, encode
 from agentsdock.model.sessions import ORDER_STEP, Head, Session
 from agentsdock.model.times import iso_now
 from agentsdock.store.feed import Feed
-from agentsdock.store.protocol import Change, Loaded, PutSession, Store, StoreError
+from agentsdock.store.protocol import Change, Loaded, PutSession, Store
 
 
 class Registry:
@@ -20,9 +20,16 @@ class Registry:
         self.store = store
         self.feed = feed
         self._chats: dict[str, Chat] = {}
+        self.set_aside: dict[str, object] = {}
+        """What was found damaged at the start: the database's new name, and how many rows."""
         store.on_commit = self._committed
 
     def fill(self, loaded: Loaded) -> None:
+        database = self.store.set_aside
+        self.set_aside = {
+            "database": database.name if database else None,
+            "rows": len(loaded.set_aside),
+        }
         for session in loaded.sessions:
             self.add(Chat(session, loaded.heads.get(session.id, Head())))
         for row in loaded.queue:
@@ -103,7 +110,7 @@ class _Changing:
         return PutSession(self._after)
 
     async def __aexit__(self, kind: object, error: BaseException | None, tb: object) -> None:
-        failed = isinstance(error, StoreError)
+        failed = isinstance(error, Exception)
         if failed and self._chat.session is self._after:
             self._chat.update(self._before)
 

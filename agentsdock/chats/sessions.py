@@ -9,7 +9,7 @@ from attrs import define, evolve, fields_dict
 from agentsdock.chats.bindings import with_binding
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.dispatcher import Dispatcher
-from agentsdock.chats.launching import switch_backend
+from agentsdock.chats.launching import backend_changed, switch_backend
 from agentsdock.chats.registry import Registry, touched
 from agentsdock.config import Settings
 from agentsdock.model.errors import BadRequest, Conflict
@@ -112,13 +112,14 @@ class Sessions:
         switch_backend(chat.session, backend)
         if chat.busy:
             raise Conflict("a turn is running; change the backend when it has ended")
-        return [Draft("backend_changed", {"old": chat.session.backend, "new": backend})]
+        return [backend_changed(chat.session.backend, backend)]
 
     def _patched(self, session: Session, request: PatchSession) -> Session:
         before = Chat(session).section
         if isinstance(request.backend, str):
             session = switch_backend(session, request.backend)
         session = evolve(session, **_plain_changes(request), **_policy_changes(request))
+        session = evolve(session, cwd=session.cwd or self.settings.cwd)
         session = _archive(_pin(session, request.pinned), request.archived)
         if Chat(session).section != before:
             session = evolve(session, sort_order=self.registry.top_of(Chat(session).section))
@@ -129,18 +130,21 @@ class Sessions:
         chat = self.registry.get(session_id)
         if chat is None:
             return {"ok": True, "deleted": False, "deleted_jobs": 0}
-        with trio.move_on_after(DELETE_SECONDS) as waiting:
-            await self.dispatcher.stop(chat, StopReason.DELETED)
-        if waiting.cancelled_caught:
-            raise Conflict("the running turn has not ended yet; try again in a moment")
-        async with chat.lock:
-            if chat.gone:
-                return {"ok": True, "deleted": False, "deleted_jobs": 0}
-            if chat.busy:
-                raise Conflict("a turn has just started; try again")
-            await self.registry.write(chat, [], [DropSession(chat.id)])
-            self.registry.forget(chat)
-        return {"ok": True, "deleted": True, "deleted_jobs": 0}
+        chat.deleting = True
+        try:
+            with trio.move_on_after(DELETE_SECONDS) as waiting:
+                await self.dispatcher.stop(chat, StopReason.DELETED)
+            if waiting.cancelled_caught:
+                raise Conflict("the running turn has not ended yet; try again in a moment")
+            async with chat.lock:
+                deleted = not chat.gone
+                if deleted:
+                    await self.registry.write(chat, [], [DropSession(chat.id)])
+                    self.registry.forget(chat)
+        finally:
+            chat.deleting = False
+            self.dispatcher.wake()
+        return {"ok": True, "deleted": deleted, "deleted_jobs": 0}
 
     async def mark_read(self, session_id: str, seq: int | None) -> dict[str, Any]:
         """Move the read marker forward, to the latest if ``seq`` is None."""

@@ -7,7 +7,15 @@ from agentsdock.guard.contract import Report
 from agentsdock.model.codes import Code
 from agentsdock.streams.neutral import Usage
 from agentsdock.turns.diagnosis import ADVICE, LINE_CHARS, Diagnosis, clean, diagnose, scrub
-from agentsdock.turns.verdicts import TurnEnd, TurnFacts, Verdict, signal_name
+from agentsdock.turns.verdicts import (
+    NOT_BY_THE_CLI,
+    TurnEnd,
+    TurnFacts,
+    Verdict,
+    signal_name,
+)
+
+SUSPECT = "provider_session_suspect"
 
 _CLI_SAYS_WHY = frozenset(
     {
@@ -40,6 +48,13 @@ def message(facts: TurnFacts, verdict: Verdict, no_result: bool, why: Diagnosis)
     return f"{text} {ADVICE[why.kind]}" if why.kind else text
 
 
+def suspect_fields(facts: TurnFacts, verdict: Verdict, session_id: str | None) -> dict[str, Any]:
+    """Told of a failed turn that resumed a session which the CLI did not take up."""
+    taken_up = session_id is not None and verdict.code is not Code.SESSION_MISMATCH
+    blameless = not verdict.is_error or verdict.code in NOT_BY_THE_CLI
+    return {} if facts.resume_id is None or taken_up or blameless else {SUSPECT: True}
+
+
 def exit_fields(exit_code: int | None) -> dict[str, Any]:
     """``exit_code``, and the signal's name where one killed the CLI."""
     if exit_code is None or exit_code >= 0:
@@ -54,9 +69,9 @@ def teardown_fields(report: Report | None, spawned: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "tree_empty": report.tree_empty,
         "processes_ended": report.processes_ended,
-        "elapsed_ms": report.elapsed_ms,
+        "elapsed_ms": rounded(report.elapsed_ms, 1),
         "rung": report.rung,
-        "cpu_seconds": report.cpu_seconds,
+        "cpu_seconds": rounded(report.cpu_seconds, 3),
         "max_rss_bytes": report.max_rss_bytes,
     }
     if report.survivors:
@@ -64,6 +79,10 @@ def teardown_fields(report: Report | None, spawned: bool) -> dict[str, Any]:
     if report.guard_lost:
         fields["guard_lost"] = True
     return fields
+
+
+def rounded(number: float | None, digits: int) -> float | None:
+    return None if number is None else round(number, digits)
 
 
 def added(before: Usage | None, usage: Usage | None) -> Usage | None:

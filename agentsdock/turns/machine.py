@@ -310,8 +310,12 @@ class TurnMachine:
             self._latch(verdict)
 
     def _end_waiting(self, cause: Code | None) -> None:
-        """A result has waited for the exit until ``cause``; the result stands."""
-        if self.verdict is None:
+        """A result has waited for the exit until ``cause``; the result stands, unless the CLI
+        has left meanwhile and its exit contradicts it."""
+        exit_code, killed = self._exit or (None, True)
+        if self.verdict is None and exit_code is not None and not killed:
+            self.verdict = verdicts.of_exit_after_result(self.turn.cli, exit_code)
+        elif self.verdict is None:
             self.verdict = Verdict(None)
             self._overrun = True
         self._note(cause)
@@ -359,6 +363,7 @@ class TurnMachine:
             failure["message"] = ending.message(self.turn, verdict, not self.result_seen, why)
             if why.kind:
                 failure["diagnosis"] = why.kind.value
+            failure |= ending.suspect_fields(self.turn, verdict, self.session_id)
         common = {
             "backend": self.turn.backend,
             "code": verdict.code,
@@ -387,8 +392,8 @@ class TurnMachine:
             "tools": self._projection.tools,
             **ending.usage_fields(self._usage),
             **ending.teardown_fields(end.report, self._spawned),
-            "wall_seconds": end.wall_seconds,
-            "startup_ms": end.startup_ms,
+            "wall_seconds": ending.rounded(end.wall_seconds, 3),
+            "startup_ms": ending.rounded(end.startup_ms, 1),
         }
         if self.session_id is not None:
             terminal["provider_session_id"] = self.session_id

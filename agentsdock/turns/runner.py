@@ -20,7 +20,7 @@ from agentsdock.guard.contract import (
     Report,
     SpawnFailed,
 )
-from agentsdock.logs import Log
+from agentsdock.logs import Log, where
 from agentsdock.model.codes import Code
 from agentsdock.model.events import Draft
 from agentsdock.model.limits import TurnLimits
@@ -34,7 +34,7 @@ from agentsdock.turns.verdicts import StopReason, TurnEnd
 READ_BYTES = 256 * 1024
 STDERR_READ_BYTES = 64 * 1024
 DRAIN_SECONDS = 2.0
-"""How long the pipes of an ended tree may stay silent before they count as empty."""
+"""How long in all to wait for a pipe of an ended tree before it counts as empty."""
 
 
 class Recorder(Protocol):
@@ -78,7 +78,7 @@ class _Tail:
 
 
 class _PatientRead:
-    """Waits for bytes as long as it takes; once the tree is gone, only a moment each time.
+    """Waits for bytes as long as it takes; once the tree is gone, only a moment in all.
 
     End of file follows the end of the tree, unless somebody else holds the pipe, and that must
     not hold the turn.  Time in which the store makes the reader wait does not count.
@@ -95,7 +95,9 @@ class _PatientRead:
     async def take(self, read: Callable[[int], Awaitable[bytes]]) -> bytes:
         """The next bytes; none at the end of file or of the patience."""
         with trio.CancelScope(deadline=trio.current_time() + self._patience) as self._scope:
-            return await read(READ_BYTES)
+            data = await read(READ_BYTES)
+            self._patience = self._scope.deadline - trio.current_time()
+            return data
         return b""
 
 
@@ -125,13 +127,14 @@ class TurnRunner:
         self._stderr = _Tail(job.limits.stderr_tail_bytes)
         self._stdout_wait = _PatientRead()
         self._drained = trio.Event()
+        self._store_failed = False
+        self._timekeeping = trio.CancelScope()
         self._clocks_changed = trio.Event()
         self._clocks: Clocks | None = None
         self._began = 0.0
         self._armed_until = 0.0
         self._startup_ms: float | None = None
         self._report: Report | None = None
-        self._exit_told = False
 
     @property
     def machine(self) -> TurnMachine:
@@ -149,10 +152,13 @@ class TurnRunner:
         self._machine.fail(code, message)
         self._scope.cancel()
 
-    def extend(self, seconds: float, clock: Limit | None) -> tuple[float, float]:
-        """Grant time; seconds left until the idle and the turn deadline."""
-        if self._clocks is None:
-            return self._job.limits.idle_seconds, self._job.limits.turn_seconds
+    def extend(self, seconds: float, clock: Limit | None) -> tuple[float, float] | None:
+        """Grant time; seconds left until the idle and the turn deadline.
+
+        None while no clock runs: before there is a process, and once the end is decided.
+        """
+        if self._clocks is None or self._report is not None or self._machine.decided:
+            return None
         self._clocks.extend(seconds, clock)
         self._clocks_changed.set()
         now = trio.current_time()
@@ -166,6 +172,8 @@ class TurnRunner:
                 nursery.start_soon(self._outbox.deliver, self._record)
                 try:
                     await self._process()
+                except* Exception as group:
+                    self._bug(group)
                 finally:
                     self._outbox.close()
         except* Exception as group:
@@ -184,19 +192,24 @@ class TurnRunner:
         leaf: BaseException = group
         while isinstance(leaf, BaseExceptionGroup):
             leaf = leaf.exceptions[0]
-        self._log.error("turn failed by a bug of ours", error=type(leaf).__name__)
+        self._log.error("turn failed by a bug of ours", error=where(leaf))
         self._machine.fail(Code.INTERNAL_ERROR, f"{type(leaf).__name__} in the turn's runner")
 
     async def _record(self, drafts: Sequence[Draft]) -> None:
         """Record a batch; once the store cannot, the turn ends and nothing more is recorded."""
+        if self._store_failed:
+            return
         try:
             await self._recorder.record(drafts)
-        except StoreFull:
-            self.fail(Code.STORAGE_FULL, "The state directory has no space left.")
-        except SessionGone:
-            self.stop(StopReason.DELETED)
         except StoreError as error:
-            self.fail(Code.INTERNAL_ERROR, f"The event store failed: {error}")
+            self._store_failed = True
+            match error:
+                case StoreFull():
+                    self.fail(Code.STORAGE_FULL, "The state directory has no space left.")
+                case SessionGone():
+                    self.stop(StopReason.DELETED)
+                case _:
+                    self.fail(Code.INTERNAL_ERROR, f"The event store failed: {error}")
 
     async def _process(self) -> None:
         process: GuardedProcess | None = None
@@ -241,17 +254,16 @@ class TurnRunner:
             tasks.start_soon(self._keep_time, self._clocks)
             tasks.start_soon(self._read_stderr, process)
             tasks.start_soon(self._read_stdout, process, self._clocks, tasks)
-            self._report = await process.wait_report()
+            self._exited(await process.wait_report())
+            self._timekeeping.cancel()
             self._stdout_wait.hurry()
             await self._drained.wait()
             self._outbox.put(self._machine.stdout_ended())
-            self._exit(self._report)
             tasks.cancel_scope.cancel()
 
-    def _exit(self, report: Report) -> None:
-        if not self._exit_told:
-            self._exit_told = True
-            self._outbox.put(self._machine.exited(report.exit_code, report.killed))
+    def _exited(self, report: Report) -> None:
+        self._report = report
+        self._outbox.put(self._machine.exited(report.exit_code, report.killed))
 
     async def _read_stdout(
         self, process: GuardedProcess, clocks: Clocks, tasks: trio.Nursery
@@ -279,22 +291,22 @@ class TurnRunner:
             self._stderr.add(data)
 
     async def _keep_time(self, clocks: Clocks) -> None:
-        while True:
-            self._clocks_changed = trio.Event()
-            self._armed_until = clocks.next_wake()
-            with trio.move_on_at(self._armed_until):
-                await self._clocks_changed.wait()
-            match clocks.check(trio.current_time()):
-                case None:
-                    continue
-                case Limit() as limit:
-                    budget = clocks.budget(limit)
-                    self._outbox.put(self._machine.limit(limit, budget))
-                    if self._machine.decided:
-                        self._scope.cancel()
-                        await trio.sleep_forever()
-                case warning:
-                    self._outbox.put(self._machine.warn_idle(warning))
+        """Until a limit is reached, or the CLI has gone and none counts any more."""
+        with self._timekeeping:
+            while not self._machine.decided:
+                self._clocks_changed = trio.Event()
+                self._armed_until = clocks.next_wake()
+                with trio.move_on_at(self._armed_until):
+                    await self._clocks_changed.wait()
+                match clocks.check(trio.current_time()):
+                    case None:
+                        continue
+                    case Limit() as limit:
+                        budget = clocks.budget(limit)
+                        self._outbox.put(self._machine.limit(limit, budget))
+                    case warning:
+                        self._outbox.put(self._machine.warn_idle(warning))
+            self._scope.cancel()
 
     async def _tear_down(self, process: GuardedProcess) -> None:
         """The one way out: end the tree, hear the guard's proof, keep what stderr still said."""
@@ -303,13 +315,26 @@ class TurnRunner:
         bound = limits.stop_grace_seconds + limits.teardown_grace_seconds + DRAIN_SECONDS + 2
         with trio.move_on_after(bound, shield=True):
             try:
-                self._report = self._report or await process.end()
-                self._exit(self._report)
-                with trio.move_on_after(DRAIN_SECONDS):
-                    await self._read_stderr(process)
+                async with trio.open_nursery() as pipes:
+                    pipes.start_soon(self._read_stderr, process)
+                    if self._report is None:
+                        await self._end(process)
+                    pipes.cancel_scope.deadline = trio.current_time() + DRAIN_SECONDS
             finally:
                 await process.aclose()
         if self._capsule is not None:
             verdict = self._machine.verdict
             code = verdict.code if verdict is not None else None
             self._capsule.close(self._report, self._stderr.text(), code)
+
+    async def _end(self, process: GuardedProcess) -> None:
+        """End the tree while somebody empties stdout: a CLI that must write can still leave."""
+        async with trio.open_nursery() as draining:
+            draining.start_soon(_discard, process)
+            self._exited(await process.end())
+            draining.cancel_scope.cancel()
+
+
+async def _discard(process: GuardedProcess) -> None:
+    while await process.read_stdout(READ_BYTES):
+        pass

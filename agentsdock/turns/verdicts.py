@@ -37,6 +37,18 @@ SHOWS_OWN_EXIT = frozenset(
 """Endings that carry the CLI's exit code where it left by itself; the others carry null."""
 
 
+NOT_BY_THE_CLI = frozenset(
+    {
+        Code.SPAWN_FAILED,
+        Code.RUNTIME_UNAVAILABLE,
+        Code.PROMPT_TOO_LARGE,
+        Code.STORAGE_FULL,
+        Code.INTERNAL_ERROR,
+    }
+)
+"""Failures that say nothing of whether the CLI still knows a session."""
+
+
 class StopReason(StrEnum):
     USER = "user"
     SUPERSEDED = "superseded"

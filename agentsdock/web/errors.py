@@ -1,13 +1,12 @@
 """The error envelope: each refusal is ``{"detail": ...}`` with a status that clients act on."""
 
-import traceback
 from typing import Any
 
 import msgspec
 from quart import Quart, has_request_context, request, websocket
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from agentsdock.logs import get_logger
+from agentsdock.logs import get_logger, where
 from agentsdock.model.errors import DockError, NotFound, TooLarge, Unavailable
 from agentsdock.store.protocol import SessionGone, StoreError, StoreFull
 
@@ -35,15 +34,6 @@ def envelope(error: DockError) -> Answer:
 
 def body_too_large() -> TooLarge:
     return TooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes")
-
-
-def where(error: BaseException) -> str:
-    """An exception's type and place for the log, without its message (which may quote users)."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    places = traceback.extract_tb(error.__traceback__)[-4:]
-    way = " > ".join(f"{place.name}:{place.lineno}" for place in places)
-    return f"{type(error).__name__} in {way}"
 
 
 def install(app: Quart) -> None:

@@ -13,12 +13,11 @@ import trio
 from attrs import frozen
 from quart import Blueprint, websocket
 
-from agentsdock.logs import get_logger
+from agentsdock.logs import get_logger, where
 from agentsdock.model.events import INTERNAL_TYPES, Committed
 from agentsdock.web import frames
 from agentsdock.web.auth import EVENTS_PROTOCOL
 from agentsdock.web.connection import Connection, Gone, Slow
-from agentsdock.web.errors import where
 from agentsdock.web.parsing import Query
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
 from agentsdock.config import SettingError, Settings
-from agentsdock.logs import get_logger
+from agentsdock.logs import get_logger, where
 from agentsdock.web.connection import Connection, Timing, settled
-from agentsdock.web.errors import where
 
 BACKLOG = 512
 SEND_BUFFER_BYTES = 256 * 1024
