@@ -1,13 +1,15 @@
 """A real loopback server for a fake dock, and clients that see what goes over the wire."""
 
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 import trio
+import trio.testing
 from attrs import frozen
-from fake_dock import FakeDock
-from trio_websocket import open_websocket_url
+from fake_dock import CHAT, FakeDock
+from trio_websocket import wrap_client_stream
 
 from agentsdock.web.app import make_app
 from agentsdock.web.connection import Timing
@@ -21,6 +23,7 @@ class Server:
     dock: FakeDock
     url: str
     left: trio.Event
+    cancel: Callable[[], None]
 
     @property
     def port(self) -> int:
@@ -29,16 +32,26 @@ class Server:
     def http(self, **options):
         return httpx.AsyncClient(base_url=self.url, trust_env=False, **options)
 
-    def socket(self, query="", session_id="sess_0123456789abcdef", **options):
-        url = f"ws{self.url[4:]}/api/sessions/{session_id}/events{query}"
-        return open_websocket_url(url, **options)
+    @asynccontextmanager
+    async def socket(self, query="", **options):
+        async with await self.connect() as stream, trio.open_nursery() as nursery:
+            path = f"/api/sessions/{CHAT}/events{query}"
+            client = await wrap_client_stream(
+                nursery, stream, f"127.0.0.1:{self.port}", path, **options
+            )
+            async with client:
+                yield client
 
     async def connect(self, receive_buffer=None):
         """A bare TCP stream."""
         sock = trio.socket.socket()
         if receive_buffer:
             sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, receive_buffer)
-        await sock.connect(("127.0.0.1", self.port))
+        try:
+            await sock.connect(("127.0.0.1", self.port))
+        except BaseException:
+            sock.close()
+            raise
         return trio.SocketStream(sock)
 
     async def stop(self):
@@ -50,7 +63,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(dock, timing=None, app=None):
+async def serving(dock, timing=None, app=None, limit=30):
     left = trio.Event()
     listeners = await bind(dock.settings)
 
@@ -65,11 +78,18 @@ async def serving(dock, timing=None, app=None):
         )
         left.set()
 
-    with trio.fail_after(60):
+    with trio.fail_after(limit):
         async with trio.open_nursery() as nursery:
             urls = await nursery.start(run)
-            yield Server(dock, urls[0], left)
+            yield Server(dock, urls[0], left, nursery.cancel_scope.cancel)
             dock.stopping.set()
+
+
+@pytest.fixture
+def patient_clock():
+    """Time that jumps once nothing has happened for 50 real milliseconds, so that real sockets
+    get their share."""
+    return trio.testing.MockClock(autojump_threshold=0.05)
 
 
 @pytest.fixture
@@ -78,6 +98,7 @@ async def dock():
 
 
 @pytest.fixture
-async def server(dock):
-    async with serving(dock) as server:
+async def server(dock, request):
+    jumping = "patient_clock" in request.fixturenames
+    async with serving(dock, limit=3600 if jumping else 30) as server:
         yield server

@@ -49,6 +49,9 @@ class FakeChats:
         self.calls = []
         self.raises = None
         self.holding = None
+        self.entered = trio.Event()
+        self.cancelled = trio.Event()
+        self.page_body = b'{"session":{},"events":[]}'
         self._store = store
 
     async def _note(self, name, *args):
@@ -56,7 +59,12 @@ class FakeChats:
         if self.raises is not None:
             raise self.raises
         if self.holding is not None:
-            await self.holding.wait()
+            self.entered.set()
+            try:
+                await self.holding.wait()
+            except trio.Cancelled:
+                self.cancelled.set()
+                raise
 
     def head(self, session_id):
         if session_id not in self._store.events:
@@ -72,7 +80,7 @@ class FakeChats:
     async def page(self, session_id, page):
         self.head(session_id)
         await self._note("page", session_id, page)
-        return b'{"session":{},"events":[]}'
+        return self.page_body
 
     async def create(self, wanted):
         await self._note("create", wanted)
