@@ -18,6 +18,7 @@ from agentsdock.model.errors import (
     BadRequest,
     DockError,
     Forbidden,
+    NotFound,
     Unauthorized,
     WrongMediaType,
 )
@@ -71,6 +72,9 @@ def check(scope: Any, policy: Policy) -> None:
     """Raises the DockError that the request's head earns, in the order of this list."""
     if not scope["path"].startswith("/"):
         raise BadRequest("the request target must be a path")
+    if scope["path"].startswith("//"):
+        # Routing would drop the extra slashes, and the token's check would not see it.
+        raise NotFound("Not Found")
     host = _single(scope, b"host")
     if host is None or not _is_known_host(host, policy):
         raise Forbidden(

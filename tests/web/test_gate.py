@@ -78,6 +78,12 @@ def test_a_request_target_that_names_another_server_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize("path", ["//api/sessions", "///api/sessions", "//", "//healthz"])
+def test_extra_slashes_do_not_lead_around_the_token(path, kind):
+    assert status(scope(path, kind=kind), token=TOKEN) == 404
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
     ("origin", "passes"),
