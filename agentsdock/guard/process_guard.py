@@ -3,10 +3,12 @@
 One standard-library file that runs outside the server.  ``zygote.py`` forks it once for each
 launch and hands it five descriptors: the job, the control socket and the CLI's stdio.
 
-The job is a JSON object: ``argv``, ``env`` (name to value), ``cwd``, ``stop_signals`` (names),
-``grace`` and ``teardown_grace`` (seconds), ``background``, ``marker``.  Text is UTF-8 with
-surrogate escapes.  On the control socket the server may send bytes (any byte asks for a stop)
-and its end of file means that the server has gone.  The guard answers with JSON lines:
+The job is a marshalled dict, for server and guard run on the same interpreter and this takes
+least memory: ``argv``, ``env`` and ``cwd`` in bytes, ``marker``, ``stop_signals`` (names),
+``grace`` and ``teardown_grace`` (seconds), ``background``.
+
+On the control socket the server may send bytes (any byte asks for a stop) and its end of file
+means that the server has gone.  The guard answers with JSON lines:
 
 ``{"type": "accepted", "guard_pid", "guard_start"}``
     the job was taken; before this line nothing has been started;
@@ -17,6 +19,7 @@ and its end of file means that the server has gone.  The guard answers with JSON
 
 import ctypes
 import json
+import marshal
 import os
 import resource  # noqa: F401 - wait4 imports it, which in each guard would cost 0.3 MB
 import select
@@ -29,6 +32,8 @@ from typing import Any
 LINUX = sys.platform == "linux"
 RUNG = "subreaper" if LINUX else "process_group"
 PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None, use_errno=True)
+CATCHABLE_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 BACKGROUND_NICE = 10
 PRIORITY_RETRY_SECONDS = 0.15
@@ -125,7 +130,6 @@ class Tree:
 
         Raises OSError, or ValueError for a NUL byte.
         """
-        catchable = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
         self.pid = os.posix_spawn(
             argv[0],
             argv,
@@ -133,7 +137,7 @@ class Tree:
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(stdio)],
             setsid=True,
             setsigmask=(),
-            setsigdef=catchable,
+            setsigdef=CATCHABLE_SIGNALS,
         )
 
     def lower_priority(self) -> bool:
@@ -256,12 +260,17 @@ class GroupTree(Tree):
 
 
 class Guard:
-    """One job from its start to its report."""
+    """One job from its start to its report.
 
-    def __init__(self, job: dict[str, Any], control: socket.socket) -> None:
-        self.job = job
-        self.tree = (Tree if LINUX else GroupTree)(job["marker"])
-        self.control = control
+    Made ahead of its job, in a process that has no children and leaves after the job.
+    """
+
+    job: dict[str, Any]
+    control: socket.socket
+    tree: Tree
+
+    def __init__(self) -> None:
+        self.identity = {"guard_pid": os.getpid(), "guard_start": start_ticks(os.getpid())}
         self.stop_asked = False
         self.server_gone = False
         self.wakeup, waker = os.pipe()
@@ -271,7 +280,22 @@ class Guard:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.poll = select.poll()
         self.poll.register(self.wakeup, select.POLLIN)
-        self.poll.register(control, select.POLLIN)
+
+    def work(self, job_fd: int, control_fd: int, stdio: list[int]) -> None:
+        """Do the job that these descriptors bring."""
+        self.control = socket.socket(fileno=control_fd)
+        self.poll.register(self.control, select.POLLIN)
+        self.send("accepted", **self.identity)
+        self.job = marshal.loads(os.pread(job_fd, os.fstat(job_fd).st_size, 0))  # noqa: S302
+        os.close(job_fd)
+        self.tree = (Tree if LINUX else GroupTree)(self.job["marker"])
+        if self.server_gone or not self.start(stdio):
+            return
+        try:
+            self.run()
+        except BaseException:
+            self.clear()
+            raise
 
     def send(self, kind: str, **fields: object) -> None:
         line = json.dumps({"type": kind, **fields}) + "\n"
@@ -283,15 +307,13 @@ class Guard:
     def start(self, stdio: list[int]) -> bool:
         """Start the CLI and say how that went.  The descriptors are closed either way."""
         job = self.job
-        argv = [encode(word) for word in job["argv"]]
-        env = {encode(name): encode(value) for name, value in job["env"].items()}
         doing = "guard the program"
         try:
             self.tree.prepare()
             doing = "enter the working folder"
-            os.chdir(encode(job["cwd"]))
+            os.chdir(job["cwd"])
             doing = "start the program"
-            self.tree.spawn(argv, env, stdio)
+            self.tree.spawn(job.pop("argv"), job.pop("env"), stdio)  # large, and not needed again
         except (OSError, ValueError) as error:
             number = getattr(error, "errno", None)
             reason = str(error) if number is None else os.strerror(number)
@@ -373,22 +395,3 @@ class Guard:
             max_rss_bytes=self.tree.max_rss_bytes,
             rung=RUNG,
         )
-
-
-def encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def guard(job_fd: int, control_fd: int, stdio: list[int]) -> None:
-    """Do one job.  The calling process must have no other children and must exit afterwards."""
-    control = socket.socket(fileno=control_fd)
-    job = json.loads(os.pread(job_fd, os.fstat(job_fd).st_size, 0))
-    os.close(job_fd)
-    me = Guard(job, control)
-    me.send("accepted", guard_pid=os.getpid(), guard_start=start_ticks(os.getpid()))
-    if not me.server_gone and me.start(stdio):
-        try:
-            me.run()
-        except BaseException:
-            me.clear()
-            raise

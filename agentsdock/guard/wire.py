@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import marshal
 import os
 import socket
 import tempfile
@@ -73,23 +74,19 @@ def job_of(spec: LaunchSpec) -> bytes:
 
     Raises ValueError for text that has no bytes (a lone surrogate).
     """
-    return json.dumps(
+    environment = dict(spec.env) | {MARKER_VARIABLE: spec.marker}
+    return marshal.dumps(
         {
-            "argv": [_wire(word) for word in spec.argv],
-            "env": {_wire(name): _wire(value) for name, value in spec.env.items()}
-            | {MARKER_VARIABLE: _wire(spec.marker)},
-            "cwd": _wire(spec.cwd),
-            "marker": _wire(spec.marker),
+            "argv": [os.fsencode(word) for word in spec.argv],
+            "env": {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+            "cwd": os.fsencode(spec.cwd),
+            "marker": spec.marker,
             "stop_signals": spec.stop_signals,
             "grace": spec.grace,
             "teardown_grace": spec.teardown_grace,
             "background": spec.background,
         }
-    ).encode()
-
-
-def _wire(text: str) -> str:
-    return os.fsencode(text).decode("utf-8", "surrogateescape")
+    )
 
 
 async def stdin_file(data: bytes | None) -> int:

@@ -9,12 +9,14 @@ A request is one byte with five descriptors: job, control socket, stdin, stdout,
 End of file on the request socket ends the zygote and its spare; running guards go on.
 """
 
+import array  # noqa: F401  (recv_fds needs it, and a guard should not load it)
 import gc
 import os
 import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 
 if not __package__:  # run by path: the package is found, and nothing else is added
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")))
@@ -24,20 +26,22 @@ from agentsdock.guard import process_guard
 DESCRIPTORS = 5
 
 
-def fork_spare(requests: socket.socket) -> int:
-    """Fork a guard that waits for a job; the returned pipe ends when it is no longer spare."""
+def fork_spare(requests: socket.socket) -> tuple[int, int]:
+    """Fork a guard that waits for a job; its pid, and a pipe that ends when it is not spare."""
     spare, held = os.pipe()
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         os.close(spare)
         try:
             serve(requests, held)
         finally:
             os._exit(1)
     os.close(held)
-    return spare
+    return pid, spare
 
 
 def serve(requests: socket.socket, held: int) -> None:
+    guard = process_guard.Guard()
     data, fds, _, _ = socket.recv_fds(requests, 1, DESCRIPTORS)
     requests.close()
     if not data:
@@ -45,12 +49,9 @@ def serve(requests: socket.socket, held: int) -> None:
     for fd in fds:
         os.set_inheritable(fd, False)
     os.close(held)
-    null = os.open(os.devnull, os.O_RDWR)
-    for target in range(3):
-        os.dup2(null, target)
-    os.close(null)
+    os.dup2(0, 2)  # the zygote's stdin and stdout are /dev/null, its stderr is the server's
     job, control, *stdio = fds
-    process_guard.guard(job, control, stdio)
+    guard.work(job, control, stdio)
     os._exit(0)
 
 
@@ -63,11 +64,13 @@ def main(request_fd: int) -> None:
     gc.collect()
     gc.freeze()  # shared pages of the forks stay shared
     while True:
-        spare = fork_spare(requests)
+        pid, spare = fork_spare(requests)
         poll = select.poll()
         poll.register(requests, 0)  # hang-up only: the spare reads
         poll.register(spare, 0)
         if any(fd == request_fd for fd, _ in poll.poll()):
+            with suppress(ChildProcessError):  # ignored children are waited for, not told of
+                os.waitpid(pid, 0)
             return
         os.close(spare)
 
