@@ -6,9 +6,10 @@ import functools
 import gc
 import json
 import os
+import pathlib
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import trio
 
@@ -57,14 +58,16 @@ async def run(settings: Settings) -> None:
         house.start_soon(_listen_for_signals, stopping)
         address = listeners.address
         dock = await _open_house(settings, identity, store, processes, house, stopping, address)
-        await house.start(serve, make_app(dock), listeners, settings, stopping)
-        _write_address(settings, address)
-        log.info("listening", address=address, version=identity.version)
-        house.start_soon(_after_start, dock)
-        await stopping.wait()
-        log.info("shutting down")
-        with trio.move_on_after(SHUTDOWN_SECONDS, shield=True):
-            await dock.chats.dispatcher.shut_down()
+        async with trio.open_nursery() as web:
+            await web.start(serve, make_app(dock), listeners, settings, stopping)
+            with _written_address(settings.state_dir / "server.json", address):
+                log.info("listening", address=address, version=identity.version)
+                house.start_soon(_after_start, dock)
+                await stopping.wait()
+            log.info("shutting down")
+            # Beside the web's own end, so that who waits for a turn still gets its answer.
+            with trio.move_on_after(SHUTDOWN_SECONDS, shield=True):
+                await dock.chats.dispatcher.shut_down()
         house.cancel_scope.cancel()
 
 
@@ -85,9 +88,11 @@ async def _open_house(
         settings, store, runtimes, backends, identity.server, identity.instance, address
     )
     dispatcher = Dispatcher(registry, settings, runtimes, launcher, processes, house)
+    if store.set_aside is not None:
+        log.error("damaged database set aside; begun anew", kept_as=store.set_aside.name)
     loaded = await store.load()
     registry.fill(loaded)
-    await recover(registry, loaded, identity.server)
+    await recover(registry, loaded, identity.server, house)
     house.start_soon(dispatcher.keep_draining)
     house.start_soon(dispatcher.capsules.keep)
     chats = Chats(
@@ -122,13 +127,20 @@ async def _listen_for_signals(stopping: trio.Event) -> None:
             stopping.set()
 
 
-def _write_address(settings: Settings, address: str) -> None:
-    """Tell the command line of this user where the server is."""
-    path = settings.state_dir / "server.json"
-    scratch = path.with_suffix(f".{os.getpid()}.tmp")
-    with contextlib.suppress(FileNotFoundError):
-        scratch.unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with open(os.open(scratch, flags, 0o600), "w") as file:
-        json.dump({"url": address, "pid": os.getpid()}, file)
-    scratch.replace(path)
+@contextlib.contextmanager
+def _written_address(path: pathlib.Path, address: str) -> Iterator[None]:
+    """Tell the command line of this user where the server is, for as long as it is there."""
+    scratch = path.with_suffix(".tmp")
+    try:
+        scratch.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(scratch, flags, 0o600), "w") as file:
+            json.dump({"url": address, "pid": os.getpid()}, file)
+        scratch.replace(path)
+    except OSError as error:
+        log.warning("address not written down", error=error.strerror)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -114,7 +114,8 @@ class Reader:
         except ValueError:
             valid = False
         if not valid:
-            raise SettingError(f"{name} must be {kind} of at least {floor}, not {value!r}")
+            span = f"of at least {floor:g}" if ceiling >= 1e12 else f"from {floor:g} to {ceiling:g}"
+            raise SettingError(f"{name} must be {kind} {span}, not {value!r}")
         return number
 
     def choice(self, suffix: str, default: str, choices: tuple[str, ...]) -> str:
@@ -165,13 +166,16 @@ def _limits(read: Reader, stem: str) -> TurnLimits:
     )
     return TurnLimits(
         startup_seconds=startup,
-        turn_seconds=read.number(f"{stem}_TURN_TIMEOUT_SECONDS", absolute, floor=startup),
+        turn_seconds=read.number(
+            f"{stem}_TURN_TIMEOUT_SECONDS", max(absolute, startup), floor=startup
+        ),
         idle_seconds=idle,
         idle_warn_seconds=warn,
         exit_seconds=read.number(f"{stem}_POST_TERMINAL_EXIT_SECONDS", 30, floor=0.1),
         approval_seconds=read.number(f"{stem}_APPROVAL_WAIT_SECONDS", 60, floor=1),
         stderr_tail_bytes=read.integer(f"{stem}_STDERR_TAIL_BYTES", 65_536, floor=4096),
         stop_grace_seconds=read.number("STOP_GRACE_SECONDS", 2.0),
+        drain_seconds=read.number(f"{stem}_STDERR_DRAIN_TIMEOUT_SECONDS", 2.0, floor=0.1),
         teardown_grace_seconds=read.number(f"{stem}_GUARD_TEARDOWN_GRACE_SECONDS", 1.5, floor=1.0),
     )
 
@@ -197,7 +201,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
             "AGENTSDOCK_AGENT_TOKEN too, or bind to 127.0.0.1"
         )
     state = overrides.get("state_dir") or read.text(
-        "STATE_DIR", "~/.agentsdock", "AGENTS_SERVER_STATE_DIR"
+        "STATE_DIR", "~/.agentsdock", "AGENTS_SERVER_STATE_DIR", "ZENITHBOT_AGENT_DIR"
     )
     port = overrides.get("port")
     stems = {"cursor": "CURSOR", "claude": "CLAUDE", "codex": "CODEX"}
@@ -229,7 +233,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
         system_prompt_chars=read.integer("SESSION_SYSTEM_PROMPT_CHARS", 24_000, floor=1),
         session_event_limit=read.integer("SESSION_EVENT_LIMIT", 100, floor=1),
         max_event_response_limit=read.integer("MAX_EVENT_RESPONSE_LIMIT", 1000, floor=1),
-        fork_memory_chars=read.integer("FORK_MEMORY_CHARS", 24_000, floor=1),
+        fork_memory_chars=read.integer("FORK_MEMORY_CHARS", 24_000, floor=4000),
         fork_memory_item_chars=read.integer("FORK_MEMORY_ITEM_CHARS", 1800, floor=1),
         websocket_stall_seconds=read.number("WEBSOCKET_STALL_SECONDS", 10, floor=0.1),
         capsule_bytes=read.integer("CAPSULE_MAX_BYTES", 64 * MIB),

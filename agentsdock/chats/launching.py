@@ -120,6 +120,7 @@ class Launcher:
             stdin=command.stdin,
             stop_signals=command.stop_signals,
             grace=limits.stop_grace_seconds,
+            teardown_grace=limits.teardown_grace_seconds,
         )
         return TurnJob(spec, command.shown_argv, limits)
 

@@ -20,9 +20,14 @@ def serve(bind: str | None, port: int | None, state_dir: pathlib.Path | None) ->
     Settings come from AGENTSDOCK_ variables; these options overrule them.
     """
     from agentsdock import app, config
+    from agentsdock.guard.contract import SpawnFailed
+    from agentsdock.store.protocol import StoreError
 
     try:
         app.main(config.load(bind=bind, port=port, state_dir=state_dir))
     except config.SettingError as error:
         click.echo(f"agentsdock: {error}", err=True)
         sys.exit(2)
+    except (StoreError, SpawnFailed) as error:
+        click.echo(f"agentsdock: cannot start: {error}", err=True)
+        sys.exit(1)

@@ -8,6 +8,7 @@ class TurnLimits:
     """Budgets of one turn's clocks, and of its teardown.
 
     ``idle_warn_seconds`` of None is the smaller of 300 and half the idle limit.
+    ``drain_seconds`` is how long in all to wait for each pipe of an ended tree.
     """
 
     startup_seconds: float = 120
@@ -19,6 +20,7 @@ class TurnLimits:
     stderr_tail_bytes: int = 65_536
     stop_grace_seconds: float = 2.0
     teardown_grace_seconds: float = 1.5
+    drain_seconds: float = 2.0
 
     @property
     def warn_seconds(self) -> float:

@@ -33,8 +33,8 @@ from agentsdock.turns.verdicts import StopReason, TurnEnd
 
 READ_BYTES = 256 * 1024
 STDERR_READ_BYTES = 64 * 1024
-DRAIN_SECONDS = 2.0
-"""How long in all to wait for a pipe of an ended tree before it counts as empty."""
+END_SECONDS = 2.0
+"""What ``GuardedProcess.end`` may take beyond its two graces, and as much again for us."""
 
 
 class Recorder(Protocol):
@@ -84,13 +84,14 @@ class _PatientRead:
     not hold the turn.  Time in which the store makes the reader wait does not count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, drain_seconds: float) -> None:
+        self._drain_seconds = drain_seconds
         self._patience = math.inf
         self._scope = trio.CancelScope()
 
     def hurry(self) -> None:
-        self._patience = DRAIN_SECONDS
-        self._scope.deadline = trio.current_time() + DRAIN_SECONDS
+        self._patience = self._drain_seconds
+        self._scope.deadline = trio.current_time() + self._drain_seconds
 
     async def take(self, read: Callable[[int], Awaitable[bytes]]) -> bytes:
         """The next bytes; none at the end of file or of the patience."""
@@ -125,7 +126,7 @@ class TurnRunner:
         self._scope = trio.CancelScope()
         self._outbox = Outbox()
         self._stderr = _Tail(job.limits.stderr_tail_bytes)
-        self._stdout_wait = _PatientRead()
+        self._stdout_wait = _PatientRead(job.limits.drain_seconds)
         self._drained = trio.Event()
         self._store_failed = False
         self._timekeeping = trio.CancelScope()
@@ -312,14 +313,15 @@ class TurnRunner:
         """The one way out: end the tree, hear the guard's proof, keep what stderr still said."""
         self._release_pace()
         limits = self._job.limits
-        bound = limits.stop_grace_seconds + limits.teardown_grace_seconds + DRAIN_SECONDS + 2
+        ending = limits.stop_grace_seconds + limits.teardown_grace_seconds + END_SECONDS
+        bound = ending + limits.drain_seconds
         with trio.move_on_after(bound, shield=True):
             try:
                 async with trio.open_nursery() as pipes:
                     pipes.start_soon(self._read_stderr, process)
                     if self._report is None:
                         await self._end(process)
-                    pipes.cancel_scope.deadline = trio.current_time() + DRAIN_SECONDS
+                    pipes.cancel_scope.deadline = trio.current_time() + limits.drain_seconds
             finally:
                 await process.aclose()
         if self._capsule is not None:
