@@ -40,12 +40,11 @@ PRIORITY_RETRY_SECONDS = 0.15
 RELIST_SECONDS = 0.01
 READ_BYTES = 16 * 1024
 MARKER_VARIABLE = "AGENTSDOCK_RUN_MARKER"
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
     """Make this process the parent of every orphan below it.  Raises OSError; Linux only."""
-    if _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot become a child subreaper: {os.strerror(number)}")
 
@@ -352,7 +351,7 @@ class Guard:
             settled = settled or not self.running or self.tree.lower_priority()
         began = time.monotonic()
         killed = self.running
-        if killed:
+        if killed and not self.server_gone:
             self.ask_to_stop(began)
         survivors = self.clear()
         if not self.server_gone:
@@ -366,7 +365,7 @@ class Guard:
         """The stop signals, evenly spread over the grace, until the CLI or the server is gone."""
         names = self.job["stop_signals"]
         for step, name in enumerate(names, 1):
-            if not self.running or self.server_gone:
+            if not self.running:
                 return
             self.tree.signal(signal.Signals[name])
             until = began + self.job["grace"] * step / len(names)

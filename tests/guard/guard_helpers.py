@@ -20,6 +20,7 @@ def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 def me():
+    signal.alarm(120)  # a failed test costs the machine no more than that
     with open("/proc/self/stat") as f:
         return os.getpid(), f.read().rsplit(")", 1)[1].split()[19]
 

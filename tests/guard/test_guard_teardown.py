@@ -189,6 +189,17 @@ async def test_a_stop_in_the_instant_of_exit_is_never_an_error(launcher: ZygoteL
     assert True in seen
 
 
+async def test_an_exit_that_came_before_the_stop_is_the_clis_own(launcher: ZygoteLauncher) -> None:
+    process, _ = await begun(launcher, "say('up'); sys.stdin.read(); os._exit(4)")
+    os.kill(process.guard_pid, signal.SIGSTOP)
+    await eventually(lambda: not is_alive(process.pid, process.start_ticks))
+    process.request_stop()
+    os.kill(process.guard_pid, signal.SIGCONT)
+    report = await report_of(process)
+    assert (report.exit_code, report.killed) == (4, False)
+    await finish(process)
+
+
 async def test_a_stop_right_after_the_launch_ends_the_cli(launcher: ZygoteLauncher) -> None:
     process = await launcher.launch(python("forever()"))
     process.request_stop()

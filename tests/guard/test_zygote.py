@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -75,17 +76,19 @@ async def test_a_killed_spare_is_replaced(launcher: ZygoteLauncher) -> None:
     assert zygote_of(launcher) == zygote
 
 
-async def test_a_zygote_that_hangs_is_replaced(
-    launcher: ZygoteLauncher, monkeypatch: pytest.MonkeyPatch
+async def test_a_zygote_that_hangs_is_replaced_and_the_job_done_once(
+    launcher: ZygoteLauncher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(handle, "HANDSHAKE_SECONDS", 0.5)
     monkeypatch.setattr(handle, "EXIT_SECONDS", 0.1)
     zygote = zygote_of(launcher)
     os.kill(await spare_of(zygote), signal.SIGSTOP)
     os.kill(zygote, signal.SIGSTOP)
-    assert await works(launcher)
+    argv = ("/bin/sh", "-c", f"echo done >> {tmp_path}/log")
+    assert (await run_once(launcher, argv, ENV, "/", 10)).exit_code == 0
     await eventually(lambda: launcher.reap() or len(children_of(os.getpid())) == 1)
     assert zygote_of(launcher) != zygote
+    assert (tmp_path / "log").read_text() == "done\n"
 
 
 async def test_a_closed_launcher_leaves_no_process() -> None:
