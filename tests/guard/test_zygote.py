@@ -68,6 +68,21 @@ async def test_launches_that_meet_the_zygotes_death_still_start(launcher: Zygote
     assert len(children_of(os.getpid())) == 1
 
 
+async def test_polite_signals_move_neither_guard_nor_zygote(launcher: ZygoteLauncher) -> None:
+    process = await launcher.launch(python("say('up'); forever()"))
+    story = Story(process)
+    await story.until("up")
+    zygote = zygote_of(launcher)
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        os.kill(process.guard_pid, signum)
+        os.kill(zygote, signum)
+    assert await works(launcher)
+    assert zygote_of(launcher) == zygote
+    assert len(story.survivors()) == 1
+    assert not (await process.end()).guard_lost
+    await process.aclose()
+
+
 async def test_a_killed_spare_is_replaced(launcher: ZygoteLauncher) -> None:
     zygote = zygote_of(launcher)
     spare = await spare_of(zygote)
