@@ -6,11 +6,12 @@ import subprocess
 
 import pytest
 import trio
-from guard_helpers import Story, eventually, finish, is_alive, python
+from guard_helpers import Story, eventually, finish, gone, is_alive, python
 
 from agentsdock.guard import handle
 from agentsdock.guard.contract import Report
 from agentsdock.guard.handle import ZygoteLauncher, ZygoteProcess
+from agentsdock.guard.process_guard import children_of, start_ticks
 from agentsdock.guard.sweep import sweep
 
 RESISTING = """
@@ -363,9 +364,38 @@ async def test_a_lost_guard_costs_no_other_turn_and_no_other_child_of_ours(
         stranger.kill()
 
 
-async def test_two_hundred_turns_leave_everything_flat(launcher: ZygoteLauncher) -> None:
-    from agentsdock.guard.process_guard import children_of
+async def test_a_lost_guard_costs_no_child_that_was_there_before_it(
+    launcher: ZygoteLauncher,
+) -> None:
+    with subprocess.Popen(["/bin/sleep", "600"], start_new_session=True) as stranger:
+        for _ in range(2):  # guards that were forked ahead, maybe before the stranger
+            process, _ = await begun(launcher, "say('up'); forever()")
+            await finish(process)
+        process, _ = await begun(launcher, "daemon(); say('up'); forever()")
+        os.kill(process.guard_pid, signal.SIGKILL)
+        assert (await report_of(process)).tree_empty
+        await process.aclose()
+        assert stranger.poll() is None
+        stranger.kill()
 
+
+async def test_a_lost_guard_costs_no_guard_that_lost_its_zygote(launcher: ZygoteLauncher) -> None:
+    lost, _ = await begun(launcher, "daemon(); say('up'); forever()", marker="t:1")
+    other, story = await begun(launcher, "daemon(); say('up'); forever()", marker="t:2")
+    [zygote] = children_of(os.getpid())
+    began = start_ticks(zygote)
+    os.kill(zygote, signal.SIGKILL)
+    assert await gone(zygote, began)
+    os.kill(lost.guard_pid, signal.SIGKILL)
+    assert (await report_of(lost)).tree_empty
+    assert len(story.survivors()) == 2
+    report = await other.end()
+    assert (report.guard_lost, report.survivors) == (False, ())
+    for process in (lost, other):
+        await process.aclose()
+
+
+async def test_two_hundred_turns_leave_everything_flat(launcher: ZygoteLauncher) -> None:
     async def turn(n: int) -> None:
         process, _ = await begun(launcher, f"daemon()\nsay('up'); sys.exit({n % 3})")
         assert (await report_of(process)).exit_code == n % 3
