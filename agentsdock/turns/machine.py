@@ -205,7 +205,12 @@ class TurnMachine:
         self._stop(Verdict(Code.SERVER_SHUTDOWN))
 
     def fail(self, code: Code, message: str) -> None:
-        """The turn cannot go on for a cause of ours or of the host."""
+        """The turn cannot go on for a cause of ours or of the host.
+
+        A success whose events could not be kept is none, even if it was decided already.
+        """
+        if self.verdict == Verdict(None) and code in _TIMELINE_LOST and not self._finished:
+            self.verdict = None
         if self.awaiting_exit and self.verdict is None and code not in _TIMELINE_LOST:
             self._end_waiting(code)
         else:

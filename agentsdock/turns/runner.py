@@ -133,6 +133,7 @@ class TurnRunner:
         self._clocks_changed = trio.Event()
         self._clocks: Clocks | None = None
         self._began = 0.0
+        self._ended_at = 0.0
         self._armed_until = 0.0
         self._startup_ms: float | None = None
         self._report: Report | None = None
@@ -161,7 +162,6 @@ class TurnRunner:
         if self._clocks is None or self._report is not None or self._machine.decided:
             return None
         self._clocks.extend(seconds, clock)
-        self._clocks_changed.set()
         now = trio.current_time()
         return self._clocks.idle_deadline - now, self._clocks.turn_deadline - now
 
@@ -264,6 +264,7 @@ class TurnRunner:
 
     def _exited(self, report: Report) -> None:
         self._report = report
+        self._ended_at = trio.current_time()
         self._outbox.put(self._machine.exited(report.exit_code, report.killed))
 
     async def _read_stdout(
@@ -321,7 +322,7 @@ class TurnRunner:
                     pipes.start_soon(self._read_stderr, process)
                     if self._report is None:
                         await self._end(process)
-                    pipes.cancel_scope.deadline = trio.current_time() + limits.drain_seconds
+                    pipes.cancel_scope.deadline = self._ended_at + limits.drain_seconds
             finally:
                 await process.aclose()
         if self._capsule is not None:
