@@ -21,10 +21,11 @@ from agentsdock.guard import orphans
 from agentsdock.guard.contract import LaunchSpec, Report, SpawnFailed
 from agentsdock.guard.process_guard import (
     LINUX,
+    MARKER_VARIABLE,
     RUNG,
     become_subreaper,
 )
-from agentsdock.guard.procs import Process, hold
+from agentsdock.guard.procs import Process, helper_name, hold
 from agentsdock.guard.wire import (
     READ_BYTES,
     Control,
@@ -198,7 +199,7 @@ class ZygoteProcess:
 class _Zygote:
     """The running zygote and our end of its request socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: str) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -206,7 +207,7 @@ class _Zygote:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",
-                env={},
+                env={MARKER_VARIABLE: identity + helper_name()},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -258,7 +259,10 @@ class ZygoteLauncher:
     rung = RUNG
 
     def __init__(self, identity: str = "agentsdock") -> None:
-        """``identity`` begins the run markers of what :func:`run_once` starts."""
+        """``identity`` begins the markers of the helpers and of what :func:`run_once` starts.
+
+        The boot sweep finds both where its prefix is ``identity`` and a colon.
+        """
         self.identity = identity
         self._zygote: _Zygote | None = None
         self._sessions: set[int] = set()
@@ -298,7 +302,7 @@ class ZygoteLauncher:
                 await self._drop_zygote()
             if self._zygote is None:
                 try:
-                    self._zygote = _Zygote()
+                    self._zygote = _Zygote(self.identity)
                 except OSError as error:
                     raise SpawnFailed(f"cannot start the guards: {error}", error.errno) from error
                 self._sessions.add(self._zygote.pid)
@@ -324,7 +328,6 @@ class ZygoteLauncher:
             except (OSError, ValueError) as error:
                 number = error.errno if isinstance(error, OSError) else errno.EINVAL
                 raise SpawnFailed(f"cannot prepare the launch: {error}", number) from error
-            theirs.close()
             process = ZygoteProcess(self, spec, control, stdout[0], stderr[0])
             ours.pop_all()
         try:

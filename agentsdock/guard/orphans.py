@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from agentsdock.guard.process_guard import MARKER_VARIABLE, RELIST_SECONDS, children_of
-from agentsdock.guard.procs import Process, look
+from agentsdock.guard.procs import Process, helper_name, look
 
 Rule = Callable[[Process], bool]
 
@@ -105,6 +105,7 @@ def _marked(marker_prefix: str) -> list[int]:
         capture_output=True,
         check=False,
     ).stdout
-    wanted = f" {MARKER_VARIABLE}={marker_prefix}".encode()
-    shown = [int(line.split(None, 1)[0]) for line in listing.splitlines() if wanted in line]
+    wanted, ours = f" {MARKER_VARIABLE}={marker_prefix}".encode(), helper_name().encode()
+    lines = [line for line in listing.splitlines() if wanted in line and ours not in line]
+    shown = [int(line.split(None, 1)[0]) for line in lines]
     return [pid for pid in shown if pid not in (os.getpid(), os.getppid())]

@@ -4,7 +4,12 @@ import os
 
 from attrs import frozen
 
-from agentsdock.guard.process_guard import MARKER_VARIABLE, read_bytes, stat_fields
+from agentsdock.guard.process_guard import (
+    MARKER_VARIABLE,
+    read_bytes,
+    start_ticks,
+    stat_fields,
+)
 
 
 @frozen
@@ -42,6 +47,11 @@ def marker_of(pid: int) -> str | None:
 def last_pid() -> int:
     """The number that was given to a process last."""
     return int(read_bytes("/proc/loadavg").split()[-1])
+
+
+def helper_name() -> str:
+    """What ends the marker of this life's zygote, its spare and its guards."""
+    return f":zygote-{os.getpid()}-{start_ticks(os.getpid())}"
 
 
 def own_line() -> set[int]:

@@ -12,7 +12,7 @@ from attrs import frozen
 from agentsdock.guard.hunt import Ended, Hunt
 from agentsdock.guard.orphans import end_marked
 from agentsdock.guard.process_guard import LINUX
-from agentsdock.guard.procs import Process
+from agentsdock.guard.procs import Process, helper_name
 
 SWEEP_SECONDS = 5.0
 
@@ -39,8 +39,8 @@ async def sweep(
     """End all that carries a marker with this prefix or is on record.
 
     Call before the first launch of this life.  Searches until nothing is found, at most
-    ``seconds``; never ends this process or its ancestors.  Raises ValueError for an empty prefix,
-    which would match every marker.
+    ``seconds``; never ends this process, its ancestors or its zygote.  Raises ValueError for an
+    empty prefix, which would match every marker.
     """
     if not marker_prefix:
         raise ValueError("the marker prefix must not be empty")
@@ -52,8 +52,13 @@ async def sweep(
     def on_record(process: Process) -> bool:
         return (process.pid, process.start_ticks) in recorded
 
+    ours = helper_name()
+
     def wanted(process: Process, marker: str | None) -> bool:
-        return on_record(process) or (marker or "").startswith(marker_prefix)
+        marked = (
+            marker is not None and marker.startswith(marker_prefix) and not marker.endswith(ours)
+        )
+        return marked or on_record(process)
 
     search = Hunt(wanted, leads=on_record)
     survivors = await trio.to_thread.run_sync(search.run, seconds)

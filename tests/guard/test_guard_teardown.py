@@ -342,15 +342,15 @@ async def test_a_guard_that_is_stopped_is_replaced_within_the_bound(
     await process.aclose()
 
 
-async def test_a_lost_guard_costs_no_other_turn_and_no_other_child_of_ours(
+async def test_a_lost_guard_costs_no_other_turn_and_no_child_of_our_session(
     launcher: ZygoteLauncher,
 ) -> None:
+    first, first_story = await begun(launcher, "daemon(); say('up'); forever()", marker="t:1")
+    other, other_story = await begun(
+        launcher, "daemon(ignore_term=True); say('up'); forever()", marker="t:2"
+    )
+    second, _ = await begun(launcher, "daemon(); say('up'); forever()", marker="t:3")
     with subprocess.Popen(["/bin/sleep", "600"]) as stranger:
-        first, first_story = await begun(launcher, "daemon(); say('up'); forever()", marker="t:1")
-        other, other_story = await begun(
-            launcher, "daemon(ignore_term=True); say('up'); forever()", marker="t:2"
-        )
-        second, _ = await begun(launcher, "daemon(); say('up'); forever()", marker="t:3")
         os.kill(first.guard_pid, signal.SIGKILL)
         os.kill(second.guard_pid, signal.SIGKILL)
         for lost in (first, second):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentsdock.guard import process_guard
+from agentsdock.guard import orphans, process_guard
 from agentsdock.guard.process_guard import children_of
 from agentsdock.guard.procs import last_pid, look, marker_of, own_line
 
@@ -88,3 +88,17 @@ def test_children_are_found_without_the_kernels_children_files(
     assert sorted(children_of(os.getpid())) == sorted(expected)
     assert child.pid in expected
     assert children_of(2**22 + 1) == []
+
+
+def test_an_orphan_that_one_listing_missed_is_ended_all_the_same(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listings = [[]]
+
+    def listing(pid: int) -> list[int]:
+        return listings.pop() if listings else children_of(pid)
+
+    monkeypatch.setattr(orphans, "children_of", listing)
+    assert orphans.end(lambda process: process.pid == child.pid, 5.0) == ([child.pid], ())
+    assert look(child.pid) is None
+    child.returncode = -9

@@ -12,9 +12,10 @@ import pytest
 import trio
 from guard_helpers import ENV, Story, eventually, gone, is_alive, python
 
-from agentsdock.guard import handle
+from agentsdock.guard import handle, orphans
 from agentsdock.guard.handle import ZygoteLauncher, run_once
 from agentsdock.guard.process_guard import children_of, start_ticks
+from agentsdock.guard.sweep import SweepResult, sweep
 
 
 def zygote_of(launcher: ZygoteLauncher) -> int:
@@ -132,7 +133,7 @@ from agentsdock.guard.handle import ZygoteLauncher
 from guard_helpers import Story, python
 
 async def main():
-    async with ZygoteLauncher() as launcher:
+    async with ZygoteLauncher('little-server') as launcher:
         process = await launcher.launch(python(
             "child(); daemon(ignore_term=True); daemon(); say('up'); forever()", grace=60.0))
         story = Story(process)
@@ -184,3 +185,24 @@ async def test_nothing_outlives_a_killed_server(signum: signal.Signals) -> None:
         for pid, start in members:
             assert await gone(pid, start)
         assert trio.current_time() - began < 1.0
+
+
+async def test_what_was_stopped_when_the_server_was_killed_is_swept() -> None:
+    async with server() as (process, members):
+        for pid, _ in members:
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+        assert all(is_alive(pid, start) for pid, start in members)
+        await sweep([], marker_prefix="little-server:")
+        assert not any(is_alive(pid, start) for pid, start in members)
+
+
+async def test_a_sweep_spares_the_helpers_of_its_own_life() -> None:
+    orphans.reap(lambda _: True)
+    async with ZygoteLauncher("mine") as launcher:
+        zygote = zygote_of(launcher)
+        await spare_of(zygote)
+        assert await sweep([], marker_prefix="mine:") == SweepResult((), ())
+        assert await works(launcher)
+        assert zygote_of(launcher) == zygote
