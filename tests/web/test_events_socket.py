@@ -307,6 +307,17 @@ async def test_a_message_beyond_64_kib_closes_with_1009(server, patient_clock, p
     assert trio.current_time() < 2
 
 
+async def test_no_event_follows_a_close_frame(server, patient_clock):
+    async with await server.connect() as client:
+        await client.send_all(upgrade())
+        await read_upgrade(client)
+        await client.send_all(masked(1, b"x" * 70_000))
+        data = await client.receive_some()
+        server.dock.say("too late")
+        frames, _ = split_frames(data + await read_rest(client))
+    assert [(opcode, payload[:2]) for opcode, payload in frames] == [(8, b"\x03\xf1")]
+
+
 async def test_a_client_that_floods_after_a_close_is_cut(server):
     async with await server.connect() as client:
         await client.send_all(upgrade())
@@ -377,6 +388,18 @@ async def test_a_client_that_stops_reading_holds_little_and_is_told_when_it_read
     assert (opcode, rest, payload) == (8, b"", b"\x03\xf5last_seq=%d" % last)
     assert last < 100
     await unwatched(server)
+
+
+async def test_the_answer_to_a_farewell_is_not_answered_again(server, patient_clock):
+    flood(server.dock)
+    async with await server.connect(receive_buffer=4096) as client:
+        await client.send_all(upgrade())
+        _, data = await read_upgrade(client)
+        await trio.sleep(15)
+        await client.send_all(masked(8, b"\x03\xf5"))
+        frames, rest = split_frames(data + await read_rest(client))
+    assert [opcode for opcode, _ in frames].count(8) == 1
+    assert (frames[-1][0], rest) == (8, b"")
 
 
 async def endless(client):
