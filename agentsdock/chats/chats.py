@@ -123,6 +123,8 @@ class Chats:
             "max_active_agent_runs": self.settings.max_active_runs,
             "available_mem_mb": available_mem_mb(),
             "set_aside": self.registry.set_aside,
+            "rung": self.dispatcher.rung,
+            "drift": self.dispatcher.drift.public(),
         }
 
 

@@ -34,6 +34,7 @@ from agentsdock.store.protocol import (
 )
 from agentsdock.turns.capsule import CapsuleWriter
 from agentsdock.turns.diagnosis import Kind
+from agentsdock.turns.drift import DriftRadar
 from agentsdock.turns.runner import TurnRunner
 from agentsdock.turns.verdicts import StopReason
 
@@ -60,6 +61,7 @@ class Dispatcher:
         self._launcher = launcher
         self._processes = processes
         self._nursery = nursery
+        self.drift = DriftRadar()
         self.capsules = CapsuleKeeper(settings, self._live_runs)
         self._pace = trio.Semaphore(settings.launch_pace) if settings.launch_pace else None
         self._slots = 0
@@ -70,6 +72,11 @@ class Dispatcher:
 
     def _live_runs(self) -> set[str]:
         return {chat.live.run.id for chat in self._registry if chat.live is not None}
+
+    @property
+    def rung(self) -> str:
+        """By which means trees are ended here."""
+        return self._processes.rung
 
     # -- starting
 
@@ -131,7 +138,7 @@ class Dispatcher:
         )
         if launch.refusal is not None:
             runner.fail(Code.PROMPT_TOO_LARGE, launch.refusal.message)
-        return LiveTurn(runner, launch.envelope, recorder)
+        return LiveTurn(runner, launch.envelope, recorder, launch.version)
 
     def _capsule(self, launch: Launch) -> CapsuleWriter | None:
         if launch.job.spec is None or not self._settings.capsule_bytes:
@@ -162,6 +169,7 @@ class Dispatcher:
             self._free_slot()
             live.ended.set()
             self.capsules.wake()
+            self.drift.add(live.run.backend, live.version, live.runner.machine.drift)
         terminal = live.terminal or {}
         turn_log.info(
             "turn ended",

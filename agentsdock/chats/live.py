@@ -23,6 +23,8 @@ class LiveTurn:
     runner: TurnRunner
     envelope: Envelope
     recorder: TurnRecorder
+    version: str | None = None
+    """The CLI's, as it was probed."""
     ended: trio.Event = field(factory=trio.Event)
     terminal: dict[str, Any] | None = None
     terminal_seq: int | None = None
