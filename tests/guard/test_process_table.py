@@ -93,7 +93,7 @@ def test_children_are_found_without_the_kernels_children_files(
 def test_an_orphan_that_one_listing_missed_is_ended_all_the_same(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listings = [[]]
+    listings: list[list[int]] = [[], []]
 
     def listing(pid: int) -> list[int]:
         return listings.pop() if listings else children_of(pid)
