@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 def make_app(dock: "Dock") -> QuartTrio:
     """Routes are exact paths: nothing here ever redirects."""
     app = QuartTrio("agentsdock", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = errors.MAX_BODY_BYTES
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False

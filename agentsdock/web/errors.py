@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 from quart import Quart, has_request_context, request, websocket
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException
 
 from agentsdock.logs import get_logger, where
 from agentsdock.model.errors import DockError, NotFound, TooLarge, Unavailable
@@ -59,8 +59,6 @@ def install(app: Quart) -> None:
 
     @app.errorhandler(HTTPException)
     async def http_error(error: HTTPException) -> Answer:
-        if isinstance(error, RequestEntityTooLarge):
-            return envelope(body_too_large())
         return answer({"detail": error.name}, error.code or 500)
 
     @app.errorhandler(Exception)

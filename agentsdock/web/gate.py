@@ -25,6 +25,8 @@ from agentsdock.model.errors import (
 from agentsdock.web.auth import is_authorized, needs_token
 from agentsdock.web.errors import MAX_BODY_BYTES, body_too_large, envelope
 
+BODY_SECONDS = 60.0
+"""How long a client may take to send a body."""
 LINGER_SECONDS = 1.0
 """How long a refused client may go on sending, so that it gets to read its answer."""
 
@@ -51,21 +53,26 @@ class Policy:
         )
 
 
+class _BodyTooSlow(DockError):
+    status = 408
+
+
 class Gate:
-    """An ASGI application in front of another."""
+    """An ASGI application in front of another, which gets each body whole and within bounds."""
 
     def __init__(self, app: Callable[[Any, Receive, Send], Awaitable[None]], policy: Policy):
         self._app = app
         self._policy = policy
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket"):
-            try:
-                check(scope, self._policy)
-            except DockError as error:
-                await _refuse(error, scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        try:
+            check(scope, self._policy)
+            if scope["type"] == "http":
+                receive = await _with_body_read(receive)
+        except DockError as error:
+            await _refuse(error, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 def check(scope: Any, policy: Policy) -> None:
@@ -84,7 +91,7 @@ def check(scope: Any, policy: Policy) -> None:
     _check_page(scope, host, policy)
     if policy.token and needs_token(scope["path"]) and not is_authorized(scope, policy.token):
         raise Unauthorized("unauthorized")
-    if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
+    if scope["type"] == "http":
         _check_body(scope)
 
 
@@ -140,10 +147,36 @@ def _check_body(scope: Any) -> None:
     lengths = _values(scope, b"content-length")
     has_body = bool(_values(scope, b"transfer-encoding")) or lengths not in ([], ["0"])
     is_json = [kind.partition(";")[0].strip().lower() for kind in types] == ["application/json"]
-    if not is_json and (has_body or types):
+    if scope["method"] not in _SAFE_METHODS and not is_json and (has_body or types):
         raise WrongMediaType("the body must be JSON, sent as application/json")
     if lengths and int(lengths[0]) > MAX_BODY_BYTES:
         raise body_too_large()
+
+
+async def _with_body_read(receive: Receive) -> Receive:
+    """A ``receive`` that gives the whole body first.  Raises TooLarge and _BodyTooSlow."""
+    waiting = [await _whole_body(receive)]
+
+    async def replay() -> Any:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
+
+
+async def _whole_body(receive: Receive) -> Any:
+    """As one message; or the client's farewell, if that comes first."""
+    body = bytearray()
+    with trio.move_on_after(BODY_SECONDS):
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return message
+            body += message.get("body", b"")
+            if len(body) > MAX_BODY_BYTES:
+                raise body_too_large()
+            if not message.get("more_body"):
+                return {**message, "body": bytes(body)}
+    raise _BodyTooSlow(f"the body did not arrive within {BODY_SECONDS:g} seconds")
 
 
 async def _refuse(error: DockError, scope: Any, receive: Receive, send: Send) -> None:

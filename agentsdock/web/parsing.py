@@ -33,7 +33,7 @@ def is_too_deep(json: bytes) -> bool:
 
 
 async def received() -> bytes:
-    """The whole body of the current request, which the application's limit bounds."""
+    """The body of the current request, which the gate has read within its bounds."""
     return await request.get_data(True, False, False)
 
 

@@ -169,6 +169,28 @@ async def test_an_unannounced_body_is_refused_once_it_passes_the_limit(server):
     assert await answers(server)
 
 
+async def test_a_body_that_does_not_arrive_in_time_is_given_up(server, patient_clock):
+    async with await server.connect() as client:
+        await client.send_all(request("POST", TURNS, b'{"prompt":"x"}')[:-1])
+        answer = await read_answer(client)
+    assert (answer.status, server.dock.chats.calls) == (408, [])
+    assert 59 < trio.current_time() < 61
+
+
+@pytest.mark.parametrize("size", ["5", "16777217"])
+async def test_a_body_that_nobody_asked_for_is_bounded_too(server, size):
+    async with await server.connect() as client:
+        await client.send_all(request(Content_Length=size) + b"hello")
+        assert (await read_answer(client)).status == (200 if size == "5" else 413)
+
+
+async def test_a_client_that_leaves_while_it_sends_its_body_starts_nothing(server):
+    async with await server.connect() as client:
+        await client.send_all(request("POST", TURNS, b'{"prompt":"x"}')[:-1])
+    assert await answers(server)
+    assert server.dock.chats.calls == []
+
+
 async def test_a_connection_that_fails_harms_no_other(dock):
     async def broken(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b":x", b"y")]})
