@@ -23,6 +23,7 @@ from agentsdock.guard.sweep import SweepResult
 from agentsdock.model.errors import PromptTooLarge, Unavailable
 from agentsdock.model.requests import CreateSession, Idempotency, PostTurn, ReadPage
 from agentsdock.store.feed import Feed
+from agentsdock.store.protocol import StoreFull
 from agentsdock.store.sqlite import open_store, run_inline
 from agentsdock.streams.cursor import CursorParser
 
@@ -93,6 +94,28 @@ class StubRuntimes:
     async def record_failure(self, name, message, *, auth_suspect=False):
         await trio.lowlevel.checkpoint()
         self.told.append(("failure", auth_suspect))
+
+
+class FullDisk:
+    """While ``full``, a store refuses every write."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.full = full
+        self.refused = 0
+
+    def put_under(self, store) -> None:
+        for name in ("append", "claim", "renew", "finish"):
+            setattr(store, name, self._refusing(getattr(store, name)))
+
+    def _refusing(self, write):
+        async def attempt(*unit):
+            if self.full:
+                self.refused += 1
+                await trio.lowlevel.checkpoint()
+                raise StoreFull("no space")
+            return await write(*unit)
+
+        return attempt
 
 
 class House:
@@ -191,15 +214,6 @@ class House:
     def session(self, chat: str):
         return self.registry.require(chat).session
 
-    async def limit_pages(self, spare: int | None) -> None:
-        """Let the database grow by so many pages only; None is without a limit."""
-
-        def limit(db):
-            pages = db.pragma("page_count")
-            db.pragma("max_page_count", 1 << 30 if spare is None else pages + spare)
-
-        await self.store._in_writer(limit, abandon=False)
-
 
 def make_settings(folder: pathlib.Path, **changes):
     environ = {
@@ -217,7 +231,9 @@ async def _nothing_left(records, *, marker_prefix):
 
 
 @contextlib.asynccontextmanager
-async def living(folder, *, launcher=None, runtimes=None, **changes) -> AsyncIterator[House]:
+async def living(
+    folder, *, launcher=None, runtimes=None, disk=None, **changes
+) -> AsyncIterator[House]:
     """A life of the server; it ends as by SIGKILL unless the test shuts it down."""
     settings = make_settings(folder, **changes)
     before, recovery.sweep = recovery.sweep, _nothing_left
@@ -226,6 +242,8 @@ async def living(folder, *, launcher=None, runtimes=None, **changes) -> AsyncIte
             open_store(settings.state_dir, run_blocking=run_inline) as store,
             trio.open_nursery() as nursery,
         ):
+            if disk is not None:
+                disk.put_under(store)
             house = House(
                 settings, store, nursery, launcher or ScriptedLauncher(), runtimes or StubRuntimes()
             )
