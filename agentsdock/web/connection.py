@@ -7,9 +7,6 @@ WebSocket frames go past the protocol, under the same lock as its own.
 HTTP/2 is off and compression of WebSocket messages is not offered.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import h11
 import trio
 from attrs import frozen
@@ -69,7 +66,8 @@ class _Http1(H11Protocol):
 
 
 class Connection:
-    """Owns its socket.  Handlers find it in the ASGI scope, as ``state["connection"]``."""
+    """Handlers find it in the ASGI scope, as ``state["connection"]``.  Who accepted the socket
+    closes it in the end."""
 
     def __init__(
         self,
@@ -113,9 +111,7 @@ class Connection:
                     life.deadline = trio.current_time() + self._timing.close
                     await self._protocol.handle(Closed())
         except OSError:
-            pass
-        finally:
-            self.abort()
+            pass  # The client had left before we came to it.
 
     def stop_when_idle(self) -> None:
         """Close at once if no request is in work (one that is ends the connection itself)."""
@@ -141,10 +137,8 @@ class Connection:
             if not rest:
                 return
             self._closing = True
-            with trio.move_on_after(self._timing.farewell) as farewell_scope:
+            with trio.move_on_after(self._timing.farewell):
                 await self._push(bytes(rest) + farewell, float("inf"))
-            if farewell_scope.cancelled_caught:
-                self.abort()
             self._expect_within(self._timing.close)
             raise Slow
 
@@ -178,7 +172,12 @@ class Connection:
         self._waiting.deadline = self._deadline
 
     async def _deliver(self, event: Event) -> None:
-        """What the protocol wants: bytes to the client, an end, or another state of idleness."""
+        """What the protocol wants: bytes to the client, an end, or another state of idleness.
+
+        The latter two take no checkpoint, at which they could be cut: quart-trio cancels the
+        request's task as soon as it hears that its answer is complete, and the protocol tells
+        it so before it ends the connection or restarts the idle timer.
+        """
         if isinstance(event, RawData):
             try:
                 await self._write(event.data)
@@ -226,40 +225,3 @@ class Connection:
                 self.abort()
             raise
         return rest
-
-
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-
-
-def settled(app: Callable[[Any, Receive, Send], Awaitable[None]]) -> AppWrapper:
-    """An ASGI application whose answers end their connections as they should.
-
-    hypercorn reports the end of a request while its last part is being sent; quart-trio takes
-    that for a client that has left and cancels the very code that would close the connection
-    or restart its idle timer.  So the report is held back once the last part is on its way.
-    """
-
-    async def run(
-        scope: Any, receive: Receive, send: Send, sync_spawn: object, call_soon: object
-    ) -> None:
-        if scope["type"] != "http":
-            await app(scope, receive, send)
-            return
-        answered = False
-
-        async def watching_send(message: Any) -> None:
-            nonlocal answered
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                answered = True
-            await send(message)
-
-        async def patient_receive() -> Any:
-            message = await receive()
-            if answered and message["type"] == "http.disconnect":
-                await trio.sleep_forever()
-            return message
-
-        await app(scope, patient_receive, watching_send)
-
-    return run

@@ -3,18 +3,20 @@
 import errno
 import resource
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import trio
 from attrs import frozen
+from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
 from agentsdock.config import SettingError, Settings
 from agentsdock.logs import get_logger, where
-from agentsdock.web.connection import Connection, Timing, settled
+from agentsdock.web.connection import Connection, Timing
 
 BACKLOG = 512
 SEND_BUFFER_BYTES = 256 * 1024
@@ -90,7 +92,7 @@ async def serve(
     close with 1012) have the drain time, then they are cut.
     """
     timing = timing or Timing(stall=settings.websocket_stall_seconds)
-    server = _Server(settled(app), timing)
+    server = _Server(ASGIWrapper(app), timing)
     accepting_on = [
         trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in listeners.sockets
     ]
@@ -148,7 +150,12 @@ class _ProtocolLog:
         pass
 
     async def exception(self, message: str, *_: Any) -> None:
-        log.error("request failed outside its handler", what=message)
+        error = sys.exception()
+        log.error(
+            "request failed outside its handler",
+            what=message,
+            error=None if error is None else where(error),
+        )
 
     warning = error = exception
 

@@ -63,9 +63,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(dock, timing=None, app=None, limit=30):
+async def serving(dock, timing=None, app=None, limit=30, before=None):
     left = trio.Event()
     listeners = await bind(dock.settings)
+    if before:
+        await before(listeners)
 
     async def run(*, task_status):
         await serve(

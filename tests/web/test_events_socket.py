@@ -386,6 +386,7 @@ async def test_a_client_that_stops_reading_holds_little_and_is_told_when_it_read
     *texts, (opcode, payload) = frames
     last = json(texts[-1][1])["seq"]
     assert (opcode, rest, payload) == (8, b"", b"\x03\xf5last_seq=%d" % last)
+    assert trio.current_time() < 17
     assert last < 100
     await unwatched(server)
 

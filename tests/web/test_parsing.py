@@ -53,6 +53,11 @@ def test_nesting_is_bounded_in_fields_that_nobody_reads_too():
     assert refusal(Body, nested(MAX_DEPTH + 1)).status == 422
 
 
+def test_lists_and_objects_are_bounded_together_and_texts_are_not():
+    body(prompt="x" * 2**20, junk=["x" * 200_000])
+    assert refusal(lambda: body(junk=["x" * 150_000], more={"a": "x" * 150_000})).status == 422
+
+
 def test_brackets_in_texts_are_not_nesting():
     text = '[{"\\' * 5000
     assert body(prompt=text).text("prompt", 10**6) == text
@@ -216,6 +221,7 @@ def test_a_page_has_bounds_and_defaults():
         BASE,
     ) == ReadPage(after=0, before=9, limit=1000, tail=False, compact=True)
     assert read_page(Query({"limit": "0"}), BASE).limit == 1
+    assert read_page(Query({"after": "9" * 19}), BASE).after == 2**53 - 1
 
 
 def test_a_semantic_page_is_answered_as_a_visible_one():

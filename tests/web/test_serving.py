@@ -1,5 +1,6 @@
 import re
 import resource
+import socket
 from contextlib import suppress
 
 import pytest
@@ -8,8 +9,9 @@ from conftest import serving
 from fake_dock import CHAT, settings
 from wire import masked, read_answer, read_rest, read_upgrade, request, reset, upgrade
 
+from agentsdock import logs
 from agentsdock.config import SettingError
-from agentsdock.web.connection import Timing
+from agentsdock.web.connection import Connection, Timing
 from agentsdock.web.serve import bind
 
 PAGE = f"/api/sessions/{CHAT}"
@@ -91,6 +93,12 @@ async def answers(server):
     async with await server.connect() as client:
         await client.send_all(request(target="/healthz"))
         return (await read_answer(client)).body == b"ok"
+
+
+async def test_a_head_with_a_browser_full_of_cookies_is_taken(server):
+    async with await server.connect() as client:
+        await client.send_all(request(Cookie="x" * 60_000))
+        assert (await read_answer(client)).status == 200
 
 
 async def test_a_head_beyond_its_bound_is_refused(server):
@@ -191,7 +199,49 @@ async def test_a_client_that_leaves_while_it_sends_its_body_starts_nothing(serve
     assert server.dock.chats.calls == []
 
 
-async def test_a_connection_that_fails_harms_no_other(dock):
+async def test_a_connection_that_fails_harms_no_other(server, monkeypatch):
+    async def broken(self):
+        monkeypatch.undo()
+        raise RuntimeError
+
+    monkeypatch.setattr(Connection, "_read", broken)
+    async with await server.connect() as client:
+        assert await read_rest(client) == b""
+    assert await answers(server)
+
+
+async def test_a_client_that_left_before_it_was_accepted_is_no_error(dock, monkeypatch):
+    said = []
+    monkeypatch.setattr(logs.Log, "_write", lambda *line: said.append(line))
+
+    async def leave_early(listeners):
+        client = await trio.open_tcp_stream("127.0.0.1", listeners.sockets[0].getsockname()[1])
+        reset(client)
+
+    async with serving(dock, before=leave_early) as server:
+        assert await answers(server)
+    assert said == []
+
+
+async def test_what_serves_a_client_that_has_left_is_cancelled_in_the_end(dock, patient_clock):
+    entered, cancelled = trio.Event(), trio.Event()
+
+    async def deaf(scope, receive, send):
+        entered.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with serving(dock, app=deaf) as server:
+        async with await server.connect() as client:
+            await client.send_all(request())
+            await entered.wait()
+        await cancelled.wait()
+        assert trio.current_time() < 2
+
+
+async def test_a_broken_application_costs_only_its_connection(dock):
     async def broken(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b":x", b"y")]})
 
@@ -234,6 +284,16 @@ async def test_an_address_that_does_not_exist_is_named():
         await bind(settings(bind="192.0.2.1"))
 
 
+async def test_what_the_kernel_keeps_for_a_client_is_bounded():
+    listeners = await bind(settings())
+    (sock,) = listeners.sockets
+    with sock:
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * 256 * 1024
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+
+
 async def test_every_address_of_a_name_shares_one_port():
     listeners = await bind(settings(bind="localhost"))
     assert len({address.rpartition(":")[2] for address in listeners.addresses}) == 1
@@ -262,7 +322,7 @@ async def test_stopping_closes_idle_connections_and_refuses_new_ones_at_once(ser
             await server.connect()
 
 
-async def test_new_connections_are_refused_while_a_request_is_still_in_work(server):
+async def test_new_connections_are_refused_while_a_request_is_still_in_work(server, patient_clock):
     server.dock.chats.holding = trio.Event()
     async with await server.connect() as client:
         await client.send_all(request("POST", TURNS, b'{"prompt":"x"}'))
@@ -274,6 +334,7 @@ async def test_new_connections_are_refused_while_a_request_is_still_in_work(serv
         server.dock.chats.holding.set()
         assert (await read_answer(client)).status == 200
         assert await client.receive_some() == b""
+    assert trio.current_time() < 1
 
 
 async def test_a_request_that_does_not_end_is_cut_when_the_drain_time_is_over(
@@ -302,6 +363,7 @@ async def test_a_client_that_never_reads_its_answer_is_cut_after_the_stall_time(
         await client.send_all(request(target=PAGE))
         await trio.sleep(12)
         assert len(await read_rest(client)) < 19_000_000
+    assert trio.current_time() < 13
 
 
 async def test_a_large_answer_reaches_a_slow_client_whole(server, patient_clock):
