@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -47,11 +47,13 @@ def running_server(
     port: int = 0,
     token: str | None = None,
     ready_seconds: float = 30.0,
+    program: Sequence[str] = (sys.executable, "-m", "agentsdock"),
 ) -> Iterator[ServerProcess]:
     """``agentsdock serve`` on the loopback, ready to answer; ended when the block is left.
 
     ``environ`` is added to this process's environment, less any ``AGENTSDOCK_`` setting of it.
-    Port 0 lets the system choose.  Raises ServerNotReady.
+    Port 0 lets the system choose.  ``program`` begins the command: another installation, or a
+    wrapper that becomes the server.  Raises ServerNotReady.
     """
     state = pathlib.Path(state_dir).absolute()
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,7 +67,7 @@ def running_server(
     env |= {"AGENTSDOCK_MIN_START_AVAILABLE_MEM_MB": "0", **(environ or {})}
     if token is not None:
         env["AGENTSDOCK_AGENT_TOKEN"] = token
-    command = [sys.executable, "-m", "agentsdock", "serve", "--bind", "127.0.0.1"]
+    command = [*program, "serve", "--bind", "127.0.0.1"]
     command += ["--port", str(port), "--state-dir", str(state)]
     log = state / "server.log"
     log.touch(0o600)

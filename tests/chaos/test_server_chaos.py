@@ -1,0 +1,242 @@
+"""Two hundred hostile trees as turns of a real server, each ended in one of six ways.
+
+Nothing that a tree entered in its ledger may be alive afterwards, each turn has exactly one
+terminal event, and a client that reconnects all the time has seen every event once, in order.
+The same seed grows the same tree: a failure names the seeds of its batch.
+"""
+
+import os
+import pathlib
+import select
+import signal
+import sys
+from contextlib import ExitStack
+
+import httpx
+import pytest
+import trio
+from census import living, root
+from witness import Witness, read_all, said_in_order
+
+from agentsdock.guard import procs
+from agentsdock.testing import fake_agent
+from agentsdock.testing.server import ServerProcess, running_server
+
+pytestmark = pytest.mark.chaos
+
+TOKEN = "chaos-token"
+BATCH_SECONDS = 90
+GONE_SECONDS = 5
+MOST_PER_CONNECTION = 11
+WAYS = ("result", "linger", "ask", "stop", "stop", "guard", "guard", "crash", "crash", "crash")
+"""How the ten trees of a batch end; a crash takes the server, in every other batch with guards."""
+SPEECH = {"result": "result", "linger": "linger", "ask": "ask"}
+BATCHES = [range(first, first + len(WAYS)) for first in range(0, 200, len(WAYS))]
+
+
+class Tree:
+    """One hostile turn, and the client that follows it."""
+
+    def __init__(self, seed: int, way: str, ledger: pathlib.Path, chat: str) -> None:
+        self.way = way
+        self.ledger = ledger
+        self.chat = chat
+        self.witness = Witness(chat, per_connection=5 + seed % (MOST_PER_CONNECTION - 4))
+        self.run = ""
+        self.prompt = f"[[fake ledger={ledger} seed={seed} end={SPEECH.get(way, 'stay')}]]"
+
+    @property
+    def ending(self) -> dict:
+        return self.witness.timeline.endings[self.run]
+
+    async def grown(self) -> None:
+        await self.witness.hear(lambda timeline: "grown" in timeline.texts(self.run))
+
+    async def ended(self) -> None:
+        await self.witness.hear(lambda timeline: self.run in timeline.endings)
+
+    def guard(self) -> int:
+        pid, began = root(self.ledger)
+        cli = procs.look(pid)
+        assert cli is not None
+        assert cli.start_ticks == began
+        return cli.parent
+
+
+class Dock:
+    """One life of the server, and what a client does with it."""
+
+    def __init__(self, server: ServerProcess, nursery: trio.Nursery) -> None:
+        self.server = server
+        self.http = httpx.AsyncClient(
+            base_url=server.url,
+            headers={"X-AgentsDock-Token": TOKEN},
+            trust_env=False,
+            timeout=60,
+        )
+        self._nursery = nursery
+
+    async def call(self, method: str, path: str, **body: object) -> dict:
+        answer = await self.http.request(method, path, json=body or None)
+        return answer.raise_for_status().json()
+
+    async def plant(self, seed: int, way: str, ledgers: pathlib.Path) -> Tree:
+        answer = await self.call("POST", "/api/sessions", backend="cursor")
+        tree = Tree(seed, way, ledgers / str(seed), answer["session"]["id"])
+        self._nursery.start_soon(tree.witness.follow, self.server)
+        tree.run = await self.say(tree, tree.prompt)
+        return tree
+
+    async def say(self, tree: Tree, prompt: str) -> str:
+        path = f"/api/sessions/{tree.chat}/turns"
+        return (await self.call("POST", path, prompt=prompt))["run_id"]
+
+    async def end(self, tree: Tree) -> None:
+        """Do what the tree's way asks for, but for a crash, and hear its terminal event."""
+        if tree.way in ("crash", "stop", "guard"):
+            await tree.grown()
+        if tree.way == "crash":
+            await tree.witness.hear(lambda timeline: len(timeline.events) > MOST_PER_CONNECTION)
+            return
+        if tree.way == "stop":
+            receipt = await self.call("POST", f"/api/sessions/{tree.chat}/stop")
+            assert (receipt["outcome"], receipt["tree_empty"]) == ("stopped", True)
+        if tree.way == "guard":
+            os.kill(tree.guard(), signal.SIGKILL)
+        await tree.ended()
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    program = tmp_path_factory.mktemp("bin") / "cursor-agent"
+    homes = [str(pathlib.Path(file).parent) for file in (__file__, fake_agent.__file__)]
+    program.write_text(
+        f"#!{sys.executable} -IS\nimport os, sys\nsys.path[:0] = {homes!r}\n"
+        "import hostile_cli\nos._exit(hostile_cli.main())\n"
+    )
+    program.chmod(0o755)
+    return {
+        "CURSOR_BIN": str(program),
+        "AGENTSDOCK_BACKEND": "cursor",
+        "AGENTSDOCK_AGENT_CWD": str(program.parent),
+        "AGENTSDOCK_STOP_GRACE_SECONDS": "0.2",
+        "AGENTSDOCK_CURSOR_APPROVAL_WAIT_SECONDS": "1",
+        "AGENTSDOCK_CURSOR_POST_TERMINAL_EXIT_SECONDS": "0.3",
+        "AGENTSDOCK_JOB_BUSY_RETRY_SECONDS": "5",
+    }
+
+
+@pytest.mark.parametrize("seeds", BATCHES, ids=str)
+async def test_nothing_survives_and_nothing_is_lost(
+    seeds: range, environment: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    both = bool(BATCHES.index(seeds) % 2)
+    ledgers = tmp_path / "ledgers"
+    ledgers.mkdir()
+    state = tmp_path / "state"
+    with trio.fail_after(BATCH_SECONDS):
+        trees = await first_life(seeds, both, environment, ledgers, state)
+        await second_life(trees, environment, ledgers, state)
+
+
+async def first_life(
+    seeds: range,
+    both: bool,
+    environment: dict[str, str],
+    ledgers: pathlib.Path,
+    state: pathlib.Path,
+) -> list[Tree]:
+    with running_server(state, environment, token=TOKEN) as server:
+        async with trio.open_nursery() as nursery:
+            dock = Dock(server, nursery)
+            async with dock.http:
+                marker = await marker_prefix(dock)
+                trees = [
+                    await dock.plant(seed, way, ledgers)
+                    for seed, way in zip(seeds, WAYS, strict=True)
+                ]
+                async with trio.open_nursery() as ending:
+                    for tree in trees:
+                        ending.start_soon(dock.end, tree)
+            left = [tree for tree in trees if tree.way == "crash"]
+            crash(server, [tree.guard() for tree in left], both)
+            nursery.cancel_scope.cancel()
+        if both:
+            assert len(living(ledgers, marker)) >= len(left)
+        else:
+            assert living(ledgers, marker) == []
+    return trees
+
+
+async def second_life(
+    trees: list[Tree], environment: dict[str, str], ledgers: pathlib.Path, state: pathlib.Path
+) -> None:
+    with running_server(state, environment, token=TOKEN) as server:
+        async with trio.open_nursery() as nursery:
+            dock = Dock(server, nursery)
+            async with dock.http:
+                assert living(ledgers, await marker_prefix(dock)) == []
+                for tree in trees:
+                    nursery.start_soon(tree.witness.follow, server)
+                    await tree.ended()
+                    check_ending(tree)
+                    run = await dock.say(tree, "[[fake]]")
+                    ended = await tree.witness.hear(
+                        lambda timeline, run=run: timeline.endings.get(run)
+                    )
+                    assert ended["code"] is None
+                    assert await read_all(dock.http, tree.chat) == tree.witness.timeline.events
+            nursery.cancel_scope.cancel()
+        assert server.stop() == 0
+        assert "Traceback" not in server.log.read_text()
+
+
+async def play_along(dock: Dock, tree: Tree) -> None:
+    """The next turn works, and what is stored is what was heard."""
+    run = await dock.say(tree, "[[fake]]")
+    ended = await tree.witness.hear(lambda timeline: timeline.endings.get(run))
+    assert ended["code"] is None
+    assert await read_all(dock.http, tree.chat) == tree.witness.timeline.events
+
+
+def check_ending(tree: Tree) -> None:
+    ending = tree.ending
+    told = {
+        "result": ("turn_finished", None),
+        "linger": ("turn_finished", None),
+        "ask": ("turn_finished", "approval_required"),
+        "stop": ("turn_finished", "stopped"),
+        "guard": ("turn_finished", "internal_error"),
+        "crash": ("turn_stopped", "server_restart"),
+    }
+    assert (ending["type"], ending["code"]) == told[tree.way]
+    assert ending["tree_empty"] is True
+    assert said_in_order(tree.witness.timeline.texts(tree.run))
+
+
+def crash(server: ServerProcess, guards: list[int], both: bool) -> None:
+    """SIGKILL the server, with ``both`` its guards before they can notice; until all are gone."""
+    with ExitStack() as stack:
+        held = [os.pidfd_open(pid) for pid in guards]
+        for pidfd in held:
+            stack.callback(os.close, pidfd)
+        if both:
+            signal_all(held, signal.SIGSTOP)
+        server.process.kill()
+        server.process.wait()
+        if both:
+            signal_all(held, signal.SIGKILL)
+        for pidfd in held:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            assert poll.poll(GONE_SECONDS * 1000), "a guard did not leave"
+
+
+def signal_all(held: list[int], number: int) -> None:
+    for pidfd in held:
+        signal.pidfd_send_signal(pidfd, number)
+
+
+async def marker_prefix(dock: Dock) -> str:
+    """What begins the marker of every run of this installation."""
+    return f"{(await dock.call('GET', '/api/health'))['server_identity']}:run_"
