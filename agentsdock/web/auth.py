@@ -39,7 +39,7 @@ def _carried(scope: Any) -> Iterator[bytes]:
         elif name == b"sec-websocket-protocol" and scope["type"] == "websocket":
             yield from _in_subprotocols(value)
     for parameter in scope["query_string"].split(b"&"):
-        name, _, value = parameter.replace(b"+", b" ").partition(b"=")
+        name, _, value = parameter.partition(b"=")
         if unquote_to_bytes(name) == b"token":
             yield unquote_to_bytes(value)
 

@@ -123,7 +123,6 @@ class Follower:
     async def _send(self, rows: Sequence[Committed], head: int) -> None:
         for seq, group in frames.grouped(self._shown(rows, head)):
             await self._connection.send_frames(group, frames.close(TRY_AGAIN_LATER, last_seq(seq)))
-            self._sent = seq
         if rows:
             self._sent = rows[-1].seq
 

@@ -80,6 +80,13 @@ async def test_sync_says_that_nothing_is_missing_and_when_the_backlog_is_over(se
         assert await seqs(socket, 1) == [4]
 
 
+async def test_a_long_backlog_is_caught_up_at_its_end(server):
+    server.dock.say(*map(str, range(3000)))
+    async with server.socket("?sync=1") as socket:
+        messages = [json(await socket.get_message()) for _ in range(3002)]
+    assert [at for at, message in enumerate(messages) if message["type"] == "caught_up"] == [3001]
+
+
 @pytest.mark.parametrize("rows", [0, 3])
 async def test_sync_without_a_backlog_says_so_at_once(server, rows):
     server.dock.say(*map(str, range(rows)))
@@ -214,6 +221,20 @@ async def test_clients_that_do_not_answer_a_close_are_not_waited_for(server, pat
     for client in clients:
         assert split_frames(await read_rest(client)) == ([(8, b"\x03\xf4last_seq=0")], b"")
         await client.aclose()
+
+
+async def test_a_closed_socket_waits_a_moment_for_the_answer_of_its_client(server, patient_clock):
+    async with await server.connect() as client:
+        await client.send_all(upgrade())
+        await read_upgrade(client)
+        server.dock.delete()
+        assert split_frames(await client.receive_some())[0][0][0] == 8
+        with trio.move_on_after(0.9) as waiting:
+            await client.receive_some()
+        assert waiting.cancelled_caught
+        await client.send_all(masked(8, b"\x11\x34"))
+        assert await client.receive_some() == b""
+    assert trio.current_time() < 1
 
 
 async def test_shutdown_in_mid_stream_ends_with_a_whole_frame_and_1012(server):

@@ -154,6 +154,7 @@ CARRIERS = [
     {"x_zenithdock_token": TOKEN},
     {"query": b"token=s3cret-T%C3%B6k%C3%A9n"},
     {"query": b"after=3&%74oken=s3cret-T%c3%b6k%c3%a9n&x"},
+    {"query": b"token=wrong&token=s3cret-T%C3%B6k%C3%A9n"},
     {"authorization": "Bearer wrong", "x_agentsdock_token": TOKEN},
 ]
 SUBPROTOCOL = "agentsdock-token.czNjcmV0LVTDtmvDqW4"

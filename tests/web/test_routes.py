@@ -234,6 +234,8 @@ async def test_a_body_that_cannot_be_read_names_the_field(client, server):
         "/api/nowhere",
         "/nowhere",
         "//api/sessions",
+        "/api//sessions",
+        "/api/sessions//",
         "/%2Fapi/sessions",
         "/api/../api/sessions",
     ],
@@ -274,6 +276,7 @@ async def test_every_route_but_the_liveness_probe_asks_for_the_token():
             for method in rule.methods or ["GET"]:
                 answer = await client.request(method, path)
                 expected = 200 if path == "/healthz" else 401
+                assert ("www-authenticate" in answer.headers) == (expected == 401)
                 assert answer.status_code == expected, (method, path)
     assert dock.chats.calls == []
 
