@@ -51,7 +51,7 @@ async def run(settings: Settings) -> None:
     listeners = await bind(settings)
     identity = identify(settings.state_dir)
     async with (
-        ZygoteLauncher() as processes,
+        ZygoteLauncher(identity.server) as processes,
         open_store(settings.state_dir) as store,
         trio.open_nursery() as house,
     ):

@@ -10,7 +10,8 @@ import pathlib
 import select
 import signal
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
@@ -158,11 +159,14 @@ async def first_life(
                 async with trio.open_nursery() as ending:
                     for tree in trees:
                         ending.start_soon(dock.end, tree)
-            left = [tree for tree in trees if tree.way == "crash"]
-            crash(server, [tree.guard() for tree in left], both)
+            guards = [tree.guard() for tree in trees if tree.way == "crash"]
+            if both:
+                crash_with_guards(server, guards, ledgers / "zygote")
+            else:
+                crash(server, guards)
             nursery.cancel_scope.cancel()
         if both:
-            assert len(living(ledgers, marker)) >= len(left)
+            assert len(living(ledgers, marker)) > len(guards)
         else:
             assert living(ledgers, marker) == []
     return trees
@@ -180,12 +184,7 @@ async def second_life(
                     nursery.start_soon(tree.witness.follow, server)
                     await tree.ended()
                     check_ending(tree)
-                    run = await dock.say(tree, "[[fake]]")
-                    ended = await tree.witness.hear(
-                        lambda timeline, run=run: timeline.endings.get(run)
-                    )
-                    assert ended["code"] is None
-                    assert await read_all(dock.http, tree.chat) == tree.witness.timeline.events
+                    await play_along(dock, tree)
             nursery.cancel_scope.cancel()
         assert server.stop() == 0
         assert "Traceback" not in server.log.read_text()
@@ -214,27 +213,42 @@ def check_ending(tree: Tree) -> None:
     assert said_in_order(tree.witness.timeline.texts(tree.run))
 
 
-def crash(server: ServerProcess, guards: list[int], both: bool) -> None:
-    """SIGKILL the server, with ``both`` its guards before they can notice; until all are gone."""
-    with ExitStack() as stack:
-        held = [os.pidfd_open(pid) for pid in guards]
-        for pidfd in held:
-            stack.callback(os.close, pidfd)
-        if both:
-            signal_all(held, signal.SIGSTOP)
+def crash(server: ServerProcess, guards: list[int]) -> None:
+    """SIGKILL the server; until its guards have left by themselves."""
+    with held(guards) as pidfds:
         server.process.kill()
         server.process.wait()
-        if both:
-            signal_all(held, signal.SIGKILL)
-        for pidfd in held:
-            poll = select.poll()
-            poll.register(pidfd, select.POLLIN)
-            assert poll.poll(GONE_SECONDS * 1000), "a guard did not leave"
+        await_exits(pidfds)
 
 
-def signal_all(held: list[int], number: int) -> None:
-    for pidfd in held:
-        signal.pidfd_send_signal(pidfd, number)
+def crash_with_guards(server: ServerProcess, guards: list[int], ledger: pathlib.Path) -> None:
+    """SIGKILL the server and its guards before they notice; the zygote is left stopped."""
+    zygote = procs.look(guards[0]).parent
+    ledger.write_text(f"{zygote} {procs.look(zygote).start_ticks}\n")
+    with held([*guards, zygote]) as pidfds:
+        for pidfd in pidfds:
+            signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        server.process.kill()
+        server.process.wait()
+        for pidfd in pidfds[:-1]:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        await_exits(pidfds[:-1])
+
+
+@contextmanager
+def held(pids: list[int]) -> Iterator[list[int]]:
+    with ExitStack() as stack:
+        pidfds = [os.pidfd_open(pid) for pid in pids]
+        for pidfd in pidfds:
+            stack.callback(os.close, pidfd)
+        yield pidfds
+
+
+def await_exits(pidfds: list[int]) -> None:
+    for pidfd in pidfds:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        assert poll.poll(GONE_SECONDS * 1000), "a guard did not leave"
 
 
 async def marker_prefix(dock: Dock) -> str:
