@@ -3,8 +3,8 @@ import itertools
 
 import pytest
 import trio
-from conftest import serving
 from fake_dock import CHAT, FakeDock, json
+from fake_house import serving
 from trio_websocket import ConnectionClosed
 from wire import masked, read_answer, read_rest, read_upgrade, request, reset, split_frames, upgrade
 

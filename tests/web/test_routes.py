@@ -2,8 +2,8 @@ import logging
 
 import pytest
 import trio
-from conftest import serving
 from fake_dock import CHAT, FakeDock
+from fake_house import serving
 from wire import read_answer, request
 
 from agentsdock import logs

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 import trio
-from conftest import serving
 from fake_dock import CHAT, settings
+from fake_house import serving
 from wire import masked, read_answer, read_rest, read_upgrade, request, reset, upgrade
 
 from agentsdock import logs
