@@ -47,4 +47,4 @@ lock: $(VENV)/.dev
 	    --extra dev pyproject.toml --output-file requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) .demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .demo dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -38,7 +38,6 @@ def turn(connection: Connection, session_id: str | None, new: bool, **options: A
     async def job(client: "Client") -> int:
         from agentsdock.cli.follow import Printer, send_and_follow
 
-        fields = {key: options[key] for key in ("backend", "model") if options[key]}
         chat = session_id or await new_chat(client, options["cwd"], options["backend"])
         fields = {key: options[key] for key in ("backend", "model") if options[key]}
         with Printer(as_json=options["as_json"]) as printer:

@@ -26,7 +26,10 @@ class ApiError(Exception):
         self.action = action
 
     def __str__(self) -> str:
-        return f"{self.message} {self.action}" if self.action else self.message
+        if not self.action:
+            return self.message
+        end = "" if self.message.endswith((".", "!", "?")) else "."
+        return f"{self.message}{end} {self.action}"
 
 
 def refusal(status: int, body: bytes) -> ApiError:

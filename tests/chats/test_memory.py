@@ -7,7 +7,7 @@ from agentsdock.chats import memory
 from agentsdock.model.events import Draft
 from agentsdock.model.sessions import Session
 
-CHAT = Session("sess_1", "", "", title="My chat", cwd="/work/place")
+CHAT = Session("sess_1", "", "", title="My chat", cwd="/srv/place")
 
 
 def event(type, **fields):
@@ -26,7 +26,7 @@ def test_it_tells_who_said_what_under_a_header():
     )
     header, *items = told.split("\n\n")
     assert "My chat" in header
-    assert "/work/place" in header
+    assert "/srv/place" in header
     assert "why" in header
     assert items == ["User: do it", "Assistant: I did", "File delivered: out.txt"]
 

@@ -198,7 +198,7 @@ async def test_every_error_answer_is_one_class(scripted, status, body, message, 
 async def test_a_missing_token_says_where_to_get_one(scripted):
     _, client = await scripted((401, {"detail": "unauthorized"}))
     async with client:
-        with pytest.raises(ApiError, match=r"unauthorized.*--token"):
+        with pytest.raises(ApiError, match=r"^unauthorized\. Give .*--token"):
             await client.sessions()
 
 
