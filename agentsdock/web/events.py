@@ -189,7 +189,6 @@ def blueprint(dock: "Dock") -> Blueprint:
             end = await _end_of(follower)
             if end is not None:
                 await websocket.close(end.code, end.reason)
-            # The client's answer ends this handler, or the connection's deadline for it.
-            await trio.sleep_forever()
+            # The nursery stays open until the client has answered, or its time for that is over.
 
     return events
