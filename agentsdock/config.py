@@ -42,7 +42,7 @@ class Settings:
     state_dir: pathlib.Path
     bind: str
     port: int
-    token: str | None
+    token: str | None = field(repr=False)
     cwd: str
     default_backend: str
     allowed_hosts: tuple[str, ...]

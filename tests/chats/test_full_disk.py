@@ -2,9 +2,11 @@
 
 import pytest
 import trio
+from attrs import evolve
 from house import FullDisk, living, settle
 from scripted_guard import INIT, PROVIDER, RESULT, text
 
+from agentsdock.chats import dispatcher
 from agentsdock.model.requests import CreateSession, PatchSession
 from agentsdock.store.protocol import StoreFull
 
@@ -160,9 +162,32 @@ async def test_a_waiting_head_starts_when_there_is_space(house, disk, autojump_c
         await house.launcher.next()
 
 
-async def test_a_row_that_can_never_start_waits_until_that_can_be_said(house, disk, autojump_clock):
-    from attrs import evolve
+async def test_a_deferral_that_cannot_be_written_is_tried_again_in_a_while(
+    house, disk, monkeypatch, autojump_clock
+):
+    chat = await house.new()
+    await house.post(chat)
+    process = await house.launcher.next()
+    await house.post(chat, "second")
+    monkeypatch.setattr(dispatcher, "reason_to_wait", lambda settings, live: "no memory")
+    append = house.store.append
+    tried = []
 
+    async def no_space(*unit):
+        tried.append(unit)
+        await trio.lowlevel.checkpoint()
+        raise StoreFull("no space")
+
+    process.exit(1)
+    house.store.append = no_space
+    await trio.sleep(600)
+    assert 5 < len(tried) < 20
+    house.store.append = append
+    await trio.sleep(house.settings.busy_retry_seconds + 1)
+    assert "turn_deferred" in await house.types(chat)
+
+
+async def test_a_row_that_can_never_start_waits_until_that_can_be_said(house, disk, autojump_clock):
     chat = await house.new()
     await house.post(chat)
     process = await house.launcher.next()

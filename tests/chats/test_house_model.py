@@ -118,7 +118,7 @@ class Model:
         live = house.registry.require(chat).live
         running = [live.run.id] if live else []
         assert [event["run_id"] for event in started] == ended + running
-        assert all("hello" == e["text"] for e in events if e["type"] == "assistant_text")
+        assert all(e["text"] == "hello" for e in events if e["type"] == "assistant_text")
         waiting = [row["prompt"] for row in await house.rows(chat)]
         known = [event["prompt"] for event in started] + waiting
         assert len(set(known)) == len(known), "a message runs twice"

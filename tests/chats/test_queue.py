@@ -83,26 +83,40 @@ async def test_the_longest_waiting_starts_first_when_a_turn_ends(tmp_path, autoj
             process.exit(1)
 
 
-async def test_a_new_message_does_not_overtake_one_that_waits_for_a_place(tmp_path, autojump_clock):
-    async with living(tmp_path, max_active_runs=1) as house:
-        running, waiting, new = [await house.new() for _ in range(3)]
-        await house.post(running)
+async def test_a_new_message_does_not_overtake_one_that_waits_for_pressure_to_end(
+    house, memory, autojump_clock
+):
+    waiting, new = await house.new(), await house.new()
+    memory["reason"] = "Only 100 MB are left."
+    await house.post(waiting)
+    await settle()
+    memory["reason"] = None
+    assert (await house.post(new))["queued"]
+    await house.launcher.next()
+    assert house.registry.require(waiting).busy
+    await house.launcher.next()
+    assert house.registry.require(new).busy
+
+
+async def test_a_head_that_is_being_started_takes_one_place_only(tmp_path, autojump_clock):
+    async with living(tmp_path, max_active_runs=2) as house:
+        slow, other = await house.new(), await house.new()
+        await house.post(slow)
         process = await house.launcher.next()
-        await house.post(waiting)
-        posted = []
-
-        async def post_in_the_instant_of_the_end():
-            await house.registry.require(running).live.ended.wait()
-            posted.append(await house.post(new))
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(5):
-                nursery.start_soon(post_in_the_instant_of_the_end)
+        await house.post(slow, "second")
+        house.runtimes.gate = trio.Event()
+        house.runtimes.admitting = trio.Event()
+        process.exit(1)
+        await house.runtimes.admitting.wait()
+        for _ in range(5):
+            house.dispatcher.wake()
             await settle()
-            process.exit(1)
-        assert all(answer["queued"] for answer in posted)
-        await house.launcher.next()
-        assert house.registry.require(waiting).busy
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(house.post, other)
+            await settle()
+            house.runtimes.gate.set()
+        assert house.registry.require(slow).busy
+        assert house.registry.require(other).busy
 
 
 async def test_low_memory_makes_turns_wait_and_is_looked_at_again(house, memory, autojump_clock):
@@ -134,6 +148,23 @@ async def test_a_row_that_waited_behind_a_turn_is_deferred_once_when_pressure_co
     assert (await house.types(chat)).count("turn_deferred") == 1
     memory["reason"] = None
     await house.launcher.next()
+
+
+async def test_a_row_of_a_chat_that_is_archived_in_time_is_not_deferred(
+    house, memory, autojump_clock
+):
+    chat = await house.new()
+    await house.post(chat)
+    process = await house.launcher.next()
+    await house.post(chat, "second")
+    memory["reason"] = "Only 100 MB are left."
+    async with trio.open_nursery() as nursery, house.registry.require(chat).lock:
+        nursery.start_soon(house.chats.patch, chat, PatchSession(archived=True))
+        await settle()
+        process.exit(1)
+        await settle()
+    await settle()
+    assert "turn_deferred" not in await house.types(chat)
 
 
 async def test_pressure_that_ends_while_its_deferral_is_written_is_not_missed(
