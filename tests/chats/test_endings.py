@@ -303,6 +303,7 @@ async def test_a_turn_of_a_deleted_chat(house, autojump_clock):
     chat = await house.new()
     await house.post(chat)
     process = await house.launcher.next()
+    await house.post(chat, "second")
     seen = []
     with house.feed.watch(chat, 0) as watcher:
 
@@ -319,6 +320,7 @@ async def test_a_turn_of_a_deleted_chat(house, autojump_clock):
             assert (await house.chats.delete(chat))["deleted"]
     assert (seen[-1]["type"], seen[-1]["code"]) == ("turn_finished", "stopped")
     assert seen[-1]["stop_reason"] == "deleted"
+    assert "turn_queue_paused" not in [event["type"] for event in seen]
     assert process.closed.is_set()
     assert (await house.store.load()).sessions == ()
 

@@ -140,7 +140,6 @@ async def live(folder, actions, ending, model):
         how, last, moments = ending
         if how == "shut down":
             await house.dispatcher.shut_down()
-            await settle()
             assert all(not chat.busy for chat in house.registry)
         elif last is not None:
             async with trio.open_nursery() as nursery:

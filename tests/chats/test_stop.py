@@ -261,6 +261,40 @@ async def test_a_turn_that_is_claimed_during_a_shutdown_is_told_of_it(house, aut
     assert (await house.terminal(chat))["code"] == "server_shutdown"
 
 
+async def test_a_shutdown_waits_for_every_ending_even_of_a_turn_that_came_late(
+    house, autojump_clock
+):
+    def slowly(process):
+        process.stop_takes = 5.0
+
+    chat, late = await house.new(), await house.new()
+    await house.post(chat)
+    process = await house.launcher.next()
+    process.stop_takes = 1.0
+    house.launcher.play = slowly
+    claim, gate = house.store.claim, trio.Event()
+
+    async def slow_claim(*unit):
+        await gate.wait()
+        return await claim(*unit)
+
+    house.store.claim = slow_claim
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.post, late)
+        await settle()
+
+        async def claim_in_the_middle():
+            await trio.sleep(0.5)
+            gate.set()
+
+        nursery.start_soon(claim_in_the_middle)
+        await house.dispatcher.shut_down()
+        assert not house.registry.require(chat).busy
+        assert not house.registry.require(late).busy
+    for place in (chat, late):
+        assert (await house.terminal(place))["code"] == "server_shutdown"
+
+
 async def test_granted_time_and_its_refusals(house, autojump_clock):
     chat, process, run_id = await running(house, INIT)
     granted = await house.chats.extend(chat, run_id, 100, "idle")
