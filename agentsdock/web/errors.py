@@ -8,7 +8,14 @@ from werkzeug.exceptions import HTTPException
 
 from agentsdock.logs import get_logger, where
 from agentsdock.model.errors import DockError, NotFound, TooLarge, Unavailable
-from agentsdock.store.protocol import SessionGone, StoreError, StoreFull
+from agentsdock.store.protocol import (
+    RunExists,
+    SessionGone,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+)
 
 HEADERS = {
     "content-type": "application/json",
@@ -55,6 +62,8 @@ def install(app: Quart) -> None:
                     action="Free some space in the state directory's file system.",
                 )
             )
+        if isinstance(error, StoreBusy | StoreClosed | RunExists):
+            return envelope(Unavailable("This cannot be stored right now; try again in a moment."))
         return await failed(error)
 
     @app.errorhandler(HTTPException)

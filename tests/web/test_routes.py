@@ -9,7 +9,14 @@ from wire import read_answer, request
 from agentsdock import logs
 from agentsdock.model.errors import Conflict, NotFound, Unavailable
 from agentsdock.model.requests import CreateSession, PatchSession, PostTurn, ReadPage
-from agentsdock.store.protocol import SessionGone, StoreError, StoreFull
+from agentsdock.store.protocol import (
+    RunExists,
+    SessionGone,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+)
 from agentsdock.web.app import make_app
 
 TOKEN = "SECRET-7"
@@ -216,6 +223,14 @@ async def test_a_full_disk_says_so(client, server):
     server.dock.chats.raises = StoreFull("x")
     answer = await client.post(TURNS, json={"prompt": "x"})
     assert (answer.status_code, answer.json()["detail"]["code"]) == (503, "storage_full")
+
+
+@pytest.mark.parametrize("kind", [StoreBusy, StoreClosed, RunExists])
+async def test_what_may_help_to_try_again_says_so(client, server, kind):
+    server.dock.chats.raises = kind("x")
+    answer = await client.post(TURNS, json={"prompt": "x"})
+    assert answer.status_code == 503
+    assert "try again" in answer.json()["detail"]
 
 
 async def test_a_body_that_cannot_be_read_names_the_field(client, server):
