@@ -55,9 +55,6 @@ class Registry:
     def __iter__(self) -> Iterator[Chat]:
         return iter(list(self._chats.values()))
 
-    def __len__(self) -> int:
-        return len(self._chats)
-
     def sorted(self) -> list[Chat]:
         return sorted(self._chats.values(), key=lambda chat: chat.order)
 

@@ -214,23 +214,24 @@ async def test_memory_that_a_failed_turn_was_given_is_given_again(house, autojum
     assert len(await house.of_type(chat, "provider_rollover")) == 1
 
 
-@pytest.mark.parametrize("how", ["stop", "shutdown", "spawn", "full"])
+@pytest.mark.parametrize("how", ["stop", "shutdown", "gone", "forbidden", "full", "bug"])
 async def test_what_the_cli_is_not_to_blame_for_makes_no_id_suspect(house, how, autojump_clock):
     chat = await house.new()
     await house.play(chat, INIT, RESULT)
     before = house.session(chat).cursor
-    if how == "spawn":
-        house.launcher.fails = [SpawnFailed("no", errno.ENOENT)]
+    if how in ("gone", "forbidden"):
+        number = errno.ENOENT if how == "gone" else errno.EACCES
+        house.launcher.fails = [SpawnFailed("no", number)]
     posted = await house.post(chat)
-    if how != "spawn":
+    if how not in ("gone", "forbidden"):
         process = await house.launcher.next()
     if how == "stop":
         await house.stop(chat)
     elif how == "shutdown":
         await house.dispatcher.shut_down()
-    elif how == "full":
-        live = house.registry.require(chat).live
-        live.runner.fail(Code.STORAGE_FULL, "full")
+    elif how in ("full", "bug"):
+        code = Code.STORAGE_FULL if how == "full" else Code.INTERNAL_ERROR
+        house.registry.require(chat).live.runner.fail(code, "ours")
         process.exit(1)
     ending = await house.terminal(chat, posted["run_id"])
     assert house.session(chat).cursor == before
