@@ -19,10 +19,10 @@ import httpx
 import trio
 import trio.testing
 from attrs import define, field, frozen
+from cli_program import install_cli
 from halting_server import HALTED
 from witness import Timeline, Witness, read_all
 
-from agentsdock.testing import fake_agent
 from agentsdock.testing.server import ServerNotReady, ServerProcess, running_server
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -87,13 +87,7 @@ class Scene:
 def make_scene(folder: pathlib.Path) -> Scene:
     folder.mkdir()
     scene = Scene(folder)
-    program = folder / "cursor-agent"
-    homes = [str(HERE), str(pathlib.Path(fake_agent.__file__).parent)]
-    program.write_text(
-        f"#!{sys.executable} -IS\nimport os, sys\nsys.path[:0] = {homes!r}\n"
-        "import stepping_cli\nos._exit(stepping_cli.main())\n"
-    )
-    program.chmod(0o755)
+    install_cli(folder, HERE / "stepping_cli.py")
     os.mkfifo(folder / "commits", 0o600)
     scene.gate_folder.mkdir()
     for name in MESSAGES:

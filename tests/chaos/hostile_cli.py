@@ -10,7 +10,7 @@ enters itself in the ledger, says ``grown``, and goes on as HOW says:
 ``stay``    texts for ever
 =========  ==============================================================
 
-Every other prompt is one for ``fake_agent``, which is found beside this file or on the path.
+Every other prompt is one for ``fake_agent``.
 """
 
 import itertools
@@ -20,8 +20,9 @@ import signal
 import sys
 import time
 
-import fake_agent
 from hostile_tree import Ledger, plan, start
+
+from agentsdock.testing import fake_agent
 
 HEARTBEAT_SECONDS = 0.02
 
@@ -39,7 +40,7 @@ def main() -> int:
     return hostile_turn(cursor, orders)
 
 
-def hostile_turn(cursor: "fake_agent.Cursor", orders: "fake_agent.Orders") -> int:
+def hostile_turn(cursor: fake_agent.Cursor, orders: fake_agent.Orders) -> int:
     ledger = Ledger(orders.word("ledger"))
     ledger.enter()
     say(cursor.init())

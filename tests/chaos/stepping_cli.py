@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-import fake_agent
+from agentsdock.testing import fake_agent
 
 
 def main() -> int:

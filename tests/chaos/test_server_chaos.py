@@ -9,7 +9,6 @@ import os
 import pathlib
 import select
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -17,10 +16,10 @@ import httpx
 import pytest
 import trio
 from census import living, root
+from cli_program import install_cli
 from witness import Witness, read_all, said_in_order
 
 from agentsdock.guard import procs
-from agentsdock.testing import fake_agent
 from agentsdock.testing.server import ServerProcess, running_server
 
 pytestmark = pytest.mark.chaos
@@ -109,13 +108,8 @@ class Dock:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    program = tmp_path_factory.mktemp("bin") / "cursor-agent"
-    homes = [str(pathlib.Path(file).parent) for file in (__file__, fake_agent.__file__)]
-    program.write_text(
-        f"#!{sys.executable} -IS\nimport os, sys\nsys.path[:0] = {homes!r}\n"
-        "import hostile_cli\nos._exit(hostile_cli.main())\n"
-    )
-    program.chmod(0o755)
+    here = pathlib.Path(__file__).parent
+    program = install_cli(tmp_path_factory.mktemp("bin"), here / "hostile_cli.py")
     return {
         "CURSOR_BIN": str(program),
         "AGENTSDOCK_BACKEND": "cursor",

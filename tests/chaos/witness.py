@@ -107,7 +107,7 @@ async def read_all(http: httpx.AsyncClient, chat: str) -> list[dict]:
     """Every stored event of a chat, page by page."""
     events: list[dict] = []
     while True:
-        page = {"after": len(events), "limit": 1000}
+        page = {"after": len(events), "limit": 1000, "tail": "false"}
         answer = (await http.get(f"/api/sessions/{chat}", params=page)).raise_for_status().json()
         events += answer["events"]
         if len(events) == answer["latest_seq"]:

@@ -1,4 +1,7 @@
-"""A Cursor CLI that misbehaves as ``[[fake bad=NAME]]`` asks; otherwise it is ``fake_agent``."""
+"""A Cursor CLI that misbehaves as ``[[fake bad=NAME]]`` asks; otherwise it is ``fake_agent``.
+
+``gate=PATH`` lets it wait until the pipe of that name is open for writing.
+"""
 
 import itertools
 import json
@@ -7,7 +10,7 @@ import random
 import signal
 import sys
 
-import fake_agent
+from agentsdock.testing import fake_agent
 
 MIB = 1 << 20
 
@@ -20,38 +23,40 @@ def main() -> int:
         print(answer, flush=True)
         return 0
     orders = fake_agent.Orders(fake_agent.read_prompt(args))
+    if orders.word("gate"):
+        os.close(os.open(orders.word("gate"), os.O_RDONLY))
     if not orders.word("bad"):
         return fake_agent.Turn(cursor, orders, fake_agent.StepLog(orders.word("log"))).run()
     BEHAVIOURS[orders.word("bad")](cursor)
     return 0
 
 
-def garbage(cursor: "fake_agent.Cursor") -> None:
+def garbage(cursor: fake_agent.Cursor) -> None:
     start(cursor)
     write(random.Random(1).randbytes(10 * MIB))
 
 
-def long_line(cursor: "fake_agent.Cursor") -> None:
+def long_line(cursor: fake_agent.Cursor) -> None:
     start(cursor)
     write(b'{"type":"assistant","text":"' + b"x" * (70 * MIB) + b'"}\n')
     finish(cursor)
 
 
-def long_line_without_end(cursor: "fake_agent.Cursor") -> None:
+def long_line_without_end(cursor: fake_agent.Cursor) -> None:
     start(cursor)
     write(b'{"type":"assistant","text":"' + b"x" * (70 * MIB))
     wait()
 
 
-def nested_line(cursor: "fake_agent.Cursor") -> None:
+def nested_line(cursor: fake_agent.Cursor) -> None:
     nested(cursor, "%s")
 
 
-def nested_message(cursor: "fake_agent.Cursor") -> None:
+def nested_message(cursor: fake_agent.Cursor) -> None:
     nested(cursor, '{"type":"assistant","message":%s}')
 
 
-def nested_call(cursor: "fake_agent.Cursor") -> None:
+def nested_call(cursor: fake_agent.Cursor) -> None:
     nested(
         cursor,
         '{"type":"tool_call","subtype":"started","call_id":"1",'
@@ -59,66 +64,66 @@ def nested_call(cursor: "fake_agent.Cursor") -> None:
     )
 
 
-def nested_addition(cursor: "fake_agent.Cursor") -> None:
+def nested_addition(cursor: fake_agent.Cursor) -> None:
     nested(cursor, '{"type":"assistant","later":%s}')
 
 
-def nested(cursor: "fake_agent.Cursor", line: str) -> None:
+def nested(cursor: fake_agent.Cursor, line: str) -> None:
     start(cursor)
     write((line % ("[" * 10 * MIB + "]" * 10 * MIB)).encode() + b"\n")
     finish(cursor)
 
 
-def huge_tool(cursor: "fake_agent.Cursor") -> None:
+def huge_tool(cursor: fake_agent.Cursor) -> None:
     """As long as a line may be."""
     start(cursor)
     say(cursor.tool(1, "y" * (31 * MIB)))
     finish(cursor)
 
 
-def many_large_lines(cursor: "fake_agent.Cursor") -> None:
+def many_large_lines(cursor: fake_agent.Cursor) -> None:
     start(cursor)
     for number in range(20):
         say(cursor.tool(number, "y" * (4 * MIB)))
     finish(cursor)
 
 
-def endless_texts(cursor: "fake_agent.Cursor") -> None:
+def endless_texts(cursor: fake_agent.Cursor) -> None:
     start(cursor)
     for _ in itertools.count():
         say(cursor.text("x" * 1000))
 
 
-def silent_start(cursor: "fake_agent.Cursor") -> None:
+def silent_start(cursor: fake_agent.Cursor) -> None:
     wait()
 
 
-def closed_stdout(cursor: "fake_agent.Cursor") -> None:
+def closed_stdout(cursor: fake_agent.Cursor) -> None:
     os.close(1)
     wait()
 
 
-def closed_stdout_after_init(cursor: "fake_agent.Cursor") -> None:
+def closed_stdout_after_init(cursor: fake_agent.Cursor) -> None:
     start(cursor)
     os.close(1)
     wait()
 
 
-def closed_and_gone(cursor: "fake_agent.Cursor") -> None:
+def closed_and_gone(cursor: fake_agent.Cursor) -> None:
     os.close(1)
 
 
-def killed(cursor: "fake_agent.Cursor") -> None:
+def killed(cursor: fake_agent.Cursor) -> None:
     start(cursor)
     say(cursor.text("half an answer"))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def start(cursor: "fake_agent.Cursor") -> None:
+def start(cursor: fake_agent.Cursor) -> None:
     say(cursor.init())
 
 
-def finish(cursor: "fake_agent.Cursor") -> None:
+def finish(cursor: fake_agent.Cursor) -> None:
     say(cursor.result("done", error=False, subtype=""))
 
 

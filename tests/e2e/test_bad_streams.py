@@ -3,12 +3,11 @@
 import functools
 import json
 import pathlib
-import sys
 
 import pytest
 import trio
+from chaos.cli_program import install_cli
 
-from agentsdock.testing import fake_agent
 from agentsdock.testing.server import running_server
 
 MOST_GROWTH = 64 << 20
@@ -26,13 +25,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def live_server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bad")
-    program = folder / "cursor-agent"
-    homes = [str(pathlib.Path(file).parent) for file in (__file__, fake_agent.__file__)]
-    program.write_text(
-        f"#!{sys.executable} -IS\nimport os, sys\nsys.path[:0] = {homes!r}\n"
-        "import bad_cli\nos._exit(bad_cli.main())\n"
-    )
-    program.chmod(0o755)
+    program = install_cli(folder, pathlib.Path(__file__).with_name("bad_cli.py"))
     environment = {**SETTINGS, "CURSOR_BIN": str(program), "AGENTSDOCK_AGENT_CWD": str(folder)}
     with running_server(folder / "state", environment, token="bad-streams") as server:
         yield server
