@@ -56,6 +56,9 @@ class Timeline:
         """Nothing runs and nothing will start by itself."""
         return bool(self.events) and not self.open and all(self.waiting.values())
 
+    def has(self, kind):
+        return any(event["type"] == kind for event in self.events)
+
     def texts(self, run):
         said = [event for event in self.events if event["type"] == "assistant_text"]
         return [event["text"] for event in said if event["run_id"] == run]

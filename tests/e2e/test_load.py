@@ -35,10 +35,6 @@ def gate(tmp_path):
     return path
 
 
-def heard(timeline, kind):
-    return any(event["type"] == kind for event in timeline.events)
-
-
 async def all_at_once(house, gate, count, orders):
     """Start turns that go on together, each followed by a client of its own; their witnesses."""
     witnesses = []
@@ -49,7 +45,7 @@ async def all_at_once(house, gate, count, orders):
         witnesses.append(witness)
         following.start_soon(witness.follow, house.server)
         await house.turn(chat, f"[[fake gate={gate} {orders}]]")
-        await witness.hear(lambda timeline: heard(timeline, "process_started"))
+        await witness.hear(lambda timeline: timeline.has("process_started"))
 
     async with trio.open_nursery() as following:
         async with trio.open_nursery() as starting:
