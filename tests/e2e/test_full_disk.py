@@ -4,10 +4,12 @@ import contextlib
 import os
 import pathlib
 import subprocess
+import sys
 
 import psutil
 import pytest
 import trio
+from attrs import evolve
 from chaos.cli_program import install_cli
 from chaos.witness import Witness, read_all
 
@@ -152,11 +154,30 @@ async def test_a_server_that_starts_on_a_full_disk_ends_the_open_run_once_it_can
         house.server.process.kill()
         house.server.process.wait()
         nursery.cancel_scope.cancel()
-    with running_server(tmp_path / "state", environment, token=TOKEN) as server:
+    with started(house.server, environment) as server:
+        disk.free(server)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(witness.follow, server)
-            disk.free(server)
             ending = await witness.hear(lambda timeline: timeline.endings.get(run))
             nursery.cancel_scope.cancel()
         assert (ending["type"], ending["code"]) == ("turn_stopped", "server_restart")
         assert server.stop() == 0
+
+
+@contextlib.contextmanager
+def started(before, environment):
+    """The next life of a server, without the files by which it is found otherwise."""
+    port = before.url.rpartition(":")[2]
+    command = [sys.executable, "-m", "agentsdock", "serve", "--port", port]
+    secret = {"AGENTSDOCK_AGENT_TOKEN": TOKEN}
+    with subprocess.Popen(
+        [*command, "--state-dir", str(before.state_dir)],
+        env={**os.environ, **environment, **secret},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert any(b"listening" in line for line in iter(process.stderr.readline, b""))
+            yield evolve(before, process=process)
+        finally:
+            process.kill()
