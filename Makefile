@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: demo test check chaos bench lock clean
+.PHONY: demo test check chaos crash-matrix bench lock clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,10 @@ check: $(VENV)/.dev
 
 chaos: $(VENV)/.dev
 	$(BIN)/python -m pytest -m chaos
+
+# Kills the server at every commit and writes down what is left: docs/crash-matrix.md.
+crash-matrix: $(VENV)/.dev
+	$(BIN)/python tests/chaos/crash_matrix.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

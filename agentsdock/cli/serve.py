@@ -1,5 +1,6 @@
 """``agentsdock serve``: the server in the foreground."""
 
+import os
 import pathlib
 import sys
 
@@ -23,6 +24,7 @@ def serve(bind: str | None, port: int | None, state_dir: pathlib.Path | None) ->
     from agentsdock.guard.contract import SpawnFailed
     from agentsdock.store.protocol import StoreError
 
+    _open_standard_streams()
     try:
         app.main(config.load(bind=bind, port=port, state_dir=state_dir))
     except config.SettingError as error:
@@ -31,3 +33,13 @@ def serve(bind: str | None, port: int | None, state_dir: pathlib.Path | None) ->
     except (StoreError, SpawnFailed) as error:
         click.echo(f"agentsdock: cannot start: {error}", err=True)
         sys.exit(1)
+
+
+def _open_standard_streams() -> None:
+    """Put ``/dev/null`` where the starter closed one: the next file would get its number, and
+    what is written to stderr."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w")

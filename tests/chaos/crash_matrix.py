@@ -1,6 +1,6 @@
 """Kills the server before and after each commit of a scenario and tells what came of it.
 
-``python tests/chaos/crash_matrix.py`` writes ``docs/crash-matrix.md``.
+``make crash-matrix`` writes ``docs/crash-matrix.md``.
 
 Each point has a server of its own, halted there (``halting_server``).  When the client has
 been told all that the server could say until then, the server is killed and started anew, now
@@ -390,7 +390,7 @@ INTRODUCTION = """\
 # Crash matrix
 
 What remains when the server is killed with SIGKILL at a commit, and what the next start makes
-of it. Written by `python tests/chaos/crash_matrix.py`, which does just that, and checked by a
+of it. Written by `make crash-matrix`, which does just that, and checked by a
 test; not to be edited.
 
 The scenario: a chat is created and a *first* message sent; while its turn works, a *second*
