@@ -110,8 +110,6 @@ class Sessions:
         if not isinstance(backend, str) or backend == chat.session.backend:
             return []
         switch_backend(chat.session, backend)
-        if chat.busy:
-            raise Conflict("a turn is running; change the backend when it has ended")
         return [backend_changed(chat.session.backend, backend)]
 
     def _patched(self, session: Session, request: PatchSession) -> Session:

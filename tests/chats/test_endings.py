@@ -410,6 +410,17 @@ async def test_an_ending_that_cannot_be_put_into_words_is_an_error_of_ours(house
     assert process.closed.is_set()
 
 
+async def test_a_bug_in_what_is_learned_from_a_turn_harms_no_other(house, autojump_clock):
+    chat, other = await house.new(), await house.new()
+    house.runtimes.record_success = None
+    ended = []
+    house.dispatcher.capsules.wake = lambda: ended.append("recording may be compressed")
+    assert (await house.play(chat, INIT, RESULT))["code"] is None
+    await settle()
+    assert (await house.play(other, INIT, RESULT))["code"] is None
+    assert len(ended) == 2
+
+
 async def test_what_a_turn_taught_about_its_cli_is_passed_on(house, autojump_clock):
     chat = await house.new()
     await house.play(chat, INIT, RESULT)

@@ -106,15 +106,18 @@ async def test_a_refusal_is_not_kept(house, autojump_clock):
     assert not (await house.post(chat, key="k"))["queued"]
 
 
+@pytest.mark.parametrize("queued", [False, True])
 async def test_a_crash_between_the_turn_and_its_whole_answer_starts_nothing_twice(
-    tmp_path, autojump_clock
+    tmp_path, queued, autojump_clock
 ):
     async with living(tmp_path) as house:
         chat = await house.new()
+        if queued:
+            await house.post(chat, "before")
         append = house.store.append
 
         async def lose_the_whole_answer(session_id, events=(), changes=()):
-            if any(isinstance(change, KeepAnswer) for change in changes):
+            if not events and any(isinstance(change, KeepAnswer) for change in changes):
                 raise StoreFull("as if the server had died here")
             return await append(session_id, events, changes)
 
@@ -122,10 +125,13 @@ async def test_a_crash_between_the_turn_and_its_whole_answer_starts_nothing_twic
         first = await house.post(chat, key="k")
         await house.launcher.next()
     async with living(tmp_path) as house:
+        await settle()
         repeated = await house.post(chat, key="k")
-        assert repeated["run_id"] == first["run_id"]
-        assert (repeated["queued"], repeated["event"]) == (False, None)
-        assert (await house.types(chat)).count("turn_started") == 1
+        name = "queued_id" if queued else "run_id"
+        assert repeated[name] == first[name]
+        assert (repeated["queued"], repeated["event"]) == (queued, None)
+        started = await house.of_type(chat, "turn_started")
+        assert [event["prompt"] for event in started] == [*["before"] * queued, "do it"]
 
 
 async def test_a_key_is_free_again_after_a_day(house, monkeypatch, autojump_clock):

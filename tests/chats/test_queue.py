@@ -3,7 +3,7 @@
 import pytest
 import trio
 from attrs import evolve
-from house import finishing, living, settle
+from house import finishing, living, make_settings, settle
 from scripted_guard import INIT, RESULT, ScriptedLauncher, text
 
 from agentsdock.chats import dispatcher
@@ -348,15 +348,41 @@ async def test_a_folder_that_is_not_there_is_replaced_and_said(house, tmp_path, 
     assert fallback["cwd"] == process.spec.cwd == house.settings.cwd
 
 
-async def test_the_guard_gets_the_limits_of_the_backend(house, autojump_clock):
-    chat = await house.new()
-    await house.post(chat)
-    process = await house.launcher.next()
-    limits = house.settings.backends["cursor"].limits
-    assert process.spec.grace == limits.stop_grace_seconds
-    assert process.spec.teardown_grace == limits.teardown_grace_seconds
-    [started] = await house.of_type(chat, "turn_started")
-    assert process.spec.marker == f"identity:{started['run_id']}"
+async def test_the_guard_gets_the_limits_of_the_backend(tmp_path, autojump_clock):
+    cursor = make_settings(tmp_path).backends["cursor"]
+    limits = evolve(cursor.limits, stop_grace_seconds=7.0, teardown_grace_seconds=8.0)
+    async with living(tmp_path, backends={"cursor": evolve(cursor, limits=limits)}) as house:
+        chat = await house.new()
+        await house.post(chat)
+        process = await house.launcher.next()
+        assert (process.spec.grace, process.spec.teardown_grace) == (7.0, 8.0)
+        [started] = await house.of_type(chat, "turn_started")
+        assert process.spec.marker == f"identity:{started['run_id']}"
+
+
+async def test_what_a_cli_prints_of_our_secrets_is_not_shown(tmp_path, autojump_clock):
+    secrets = {"CURSOR_API_KEY": "key-0123456789", "PASSWORD": "short"}
+    async with living(tmp_path, token="token-0123456789", environ=secrets) as house:
+        chat = await house.new()
+        words = "these are more than thirty-two letters of the user's own"
+        await house.post(chat, words)
+        process = await house.launcher.next()
+        process.complain(f"bad key-0123456789, token-0123456789, {words}, short\n".encode())
+        process.exit(1)
+        await house.terminal(chat)
+        [error] = await house.of_type(chat, "error")
+        for secret in ("key-0123", "token-0123", "letters of the user"):
+            assert secret not in error["stderr_tail"]
+            assert secret not in error["message"]
+        assert "short" in error["stderr_tail"]
+
+
+async def test_a_row_behind_its_own_chat_s_turn_is_not_deferred(tmp_path, autojump_clock):
+    async with living(tmp_path, max_active_runs=1) as house:
+        chat = await house.new()
+        await house.post(chat)
+        await house.post(chat, "second")
+        assert "turn_deferred" not in await house.types(chat)
 
 
 async def test_a_request_that_is_cut_off_loses_nothing(house, autojump_clock):

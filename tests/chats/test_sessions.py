@@ -7,6 +7,7 @@ import trio
 from house import living, settle
 from scripted_guard import INIT, RESULT, text
 
+from agentsdock.chats import registry
 from agentsdock.chats.pages import COMPACTED_TYPES
 from agentsdock.model.errors import BadRequest, Conflict, NotFound
 from agentsdock.model.requests import CreateSession, PatchSession
@@ -129,13 +130,14 @@ async def test_the_order_outlives_the_server(tmp_path, autojump_clock):
         assert house.chats.details() == before
 
 
-async def test_only_what_was_sent_is_changed(house, autojump_clock):
+async def test_only_what_was_sent_is_changed(house, monkeypatch, autojump_clock):
     chat = await house.new(title="t", folder="f", model="m", effort="high", system_prompt="s")
     before = house.chats.detail(chat)
+    monkeypatch.setattr(registry, "iso_now", lambda: "2999-01-01T00:00:00Z")
     after = await house.chats.patch(chat, PatchSession(title="new"))
     changed = {key for key in after if after[key] != before[key]}
-    assert changed <= {"title", "updated_at"}
-    assert after["title"] == "new"
+    assert changed == {"title", "updated_at"}
+    assert (after["title"], after["updated_at"]) == ("new", "2999-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize("value", [None, "", "  "])

@@ -206,6 +206,44 @@ async def test_a_deleted_chat_takes_its_rows_along_and_starts_none(house, autoju
     assert await house.chats.delete(chat) == {"ok": True, "deleted": False, "deleted_jobs": 0}
 
 
+async def test_of_two_deletions_one_deletes(house, autojump_clock):
+    chat = await house.new()
+    answers = []
+
+    async def delete():
+        answers.append((await house.chats.delete(chat))["deleted"])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(delete)
+        nursery.start_soon(delete)
+    assert sorted(answers) == [False, True]
+
+
+async def test_a_message_that_waited_for_a_deletion_finds_no_chat(house, autojump_clock):
+    chat = await house.new()
+    append, gate = house.store.append, trio.Event()
+    refused = []
+
+    async def slow_append(*unit):
+        await gate.wait()
+        return await append(*unit)
+
+    async def post():
+        try:
+            await house.post(chat)
+        except NotFound as error:
+            refused.append(error)
+
+    house.store.append = slow_append
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.chats.delete, chat)
+        await settle()
+        nursery.start_soon(post)
+        await settle()
+        gate.set()
+    assert len(refused) == 1
+
+
 async def test_a_chat_whose_turn_does_not_end_is_not_deleted_yet(house, autojump_clock):
     chat, process, _ = await running(house, INIT)
     release = never_ending(house, chat, process)
