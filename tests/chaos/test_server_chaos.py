@@ -72,6 +72,7 @@ class Dock:
             base_url=server.url,
             headers={"X-AgentsDock-Token": TOKEN},
             trust_env=False,
+            verify=False,  # spares the reading of certificates
             timeout=60,
         )
         self._nursery = nursery

@@ -10,7 +10,7 @@ from trio_websocket import ConnectionClosed, HandshakeError, wrap_client_stream
 
 from agentsdock.model.events import TERMINAL_TYPES
 
-HEAR_SECONDS = 30
+HEAR_SECONDS = 60
 
 
 class Timeline:
@@ -100,10 +100,11 @@ class Witness:
 
     async def hear(self, condition: Callable[[Timeline], object]):
         """Until the timeline meets the condition; what that is."""
-        with trio.fail_after(HEAR_SECONDS):
+        with trio.move_on_after(HEAR_SECONDS):
             while not (found := condition(self.timeline)):
                 await self._heard.wait()
             return found
+        raise AssertionError(f"not heard in time; the last was {self.timeline.events[-1:]}")
 
 
 async def read_all(http: httpx.AsyncClient, chat: str) -> list[dict]:
