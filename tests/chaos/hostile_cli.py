@@ -24,7 +24,7 @@ from hostile_tree import Ledger, plan, start
 
 from agentsdock.testing import fake_agent
 
-HEARTBEAT_SECONDS = 0.02
+HEARTBEAT_SECONDS = 0.05
 
 
 def main() -> int:

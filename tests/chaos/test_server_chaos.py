@@ -9,17 +9,19 @@ import os
 import pathlib
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
 import trio
-from census import living, root
+from census import entered, living, root
 from cli_program import install_cli
 from witness import Witness, read_all, said_in_order
 
+from agentsdock.chats.dock import identify
 from agentsdock.guard import procs
+from agentsdock.guard.sweep import SweepRecord, sweep
 from agentsdock.testing.server import ServerProcess, running_server
 
 pytestmark = pytest.mark.chaos
@@ -122,13 +124,21 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
+@pytest.fixture
+async def ledgers(tmp_path: pathlib.Path) -> AsyncIterator[pathlib.Path]:
+    """Where the trees enter themselves; what a failed test leaves of them is ended."""
+    folder = tmp_path / "ledgers"
+    folder.mkdir()
+    yield folder
+    records = [SweepRecord(pid, began) for pid, began in entered(folder)]
+    await sweep(records, marker_prefix=f"{identify(tmp_path / 'state').server}:")
+
+
 @pytest.mark.parametrize("seeds", BATCHES, ids=str)
 async def test_nothing_survives_and_nothing_is_lost(
-    seeds: range, environment: dict[str, str], tmp_path: pathlib.Path
+    seeds: range, environment: dict[str, str], ledgers: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     both = bool(BATCHES.index(seeds) % 2)
-    ledgers = tmp_path / "ledgers"
-    ledgers.mkdir()
     state = tmp_path / "state"
     with trio.fail_after(BATCH_SECONDS):
         trees = await first_life(seeds, both, environment, ledgers, state)
