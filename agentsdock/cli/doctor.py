@@ -76,7 +76,7 @@ def doctor() -> None:
         sys.exit(2)
     findings = trio.run(examine, settings)
     where = "token set" if settings.token else "no token"
-    click.echo(f"server    {settings.bind}:{settings.port}, {where}, state in {settings.state_dir}")
+    click.echo(f"settings  {settings.bind}:{settings.port}, {where}, state in {settings.state_dir}")
     for finding in findings:
         show(finding, settings)
     sys.exit(0 if any(finding.diagnostic.ready for finding in findings) else 1)
