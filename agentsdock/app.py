@@ -22,10 +22,13 @@ from agentsdock.chats.admission import Admission
 from agentsdock.chats.chats import Chats
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.dock import Dock, Identity, identify
+from agentsdock.chats.draining import Drainer
 from agentsdock.chats.launching import Launcher
+from agentsdock.chats.queue import Queue
 from agentsdock.chats.recovery import recover
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.sessions import Sessions
+from agentsdock.chats.stopping import Stopper
 from agentsdock.config import Settings
 from agentsdock.guard.handle import ZygoteLauncher
 from agentsdock.store.feed import Feed
@@ -67,7 +70,7 @@ async def run(settings: Settings) -> None:
             log.info("shutting down")
             # Beside the web's own end, so that who waits for a turn still gets its answer.
             with trio.move_on_after(SHUTDOWN_SECONDS, shield=True):
-                await dock.chats.dispatcher.shut_down()
+                await dock.chats.stopper.shut_down()
         house.cancel_scope.cancel()
 
 
@@ -93,18 +96,22 @@ async def _open_house(
     loaded = await store.load()
     registry.fill(loaded)
     await recover(registry, loaded, identity.server, house)
-    house.start_soon(dispatcher.keep_draining)
+    house.start_soon(Drainer(registry, settings, dispatcher, house).keep_draining)
     house.start_soon(dispatcher.capsules.keep)
+    stopper = Stopper(registry, dispatcher, house)
+    admission = Admission(registry, dispatcher, functools.partial(_measure, backends))
     chats = Chats(
         settings,
         store,
         registry,
         dispatcher,
-        Sessions(registry, dispatcher, settings),
-        Admission(registry, dispatcher, functools.partial(_measure, backends)),
+        stopper,
+        Sessions(registry, dispatcher, stopper, settings),
+        admission,
         house,
     )
-    return Dock(settings, identity, chats, runtimes, feed, store, stopping)
+    queue = Queue(registry, dispatcher, admission, house)
+    return Dock(settings, identity, chats, queue, runtimes, feed, store, stopping)
 
 
 def _measure(backends: Mapping[str, Backend], name: str, prompt: str) -> None:

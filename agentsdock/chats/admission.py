@@ -7,13 +7,14 @@ import msgspec
 import trio
 from attrs import define, evolve, field, frozen
 
+from agentsdock.chats import queue_events
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.launching import with_runtime
 from agentsdock.chats.registry import Registry
 from agentsdock.logs import get_logger
 from agentsdock.model.errors import BadRequest, Conflict, NotFound
-from agentsdock.model.events import Committed, Draft
+from agentsdock.model.events import Committed
 from agentsdock.model.ids import new_queued_id
 from agentsdock.model.requests import Idempotency, PostTurn
 from agentsdock.model.times import iso_now
@@ -76,12 +77,12 @@ class Admission:
 
     def _check(self, chat: Chat, turn: QueuedTurn) -> None:
         """Everything that can be said before anything is stored."""
-        if chat.gone:
-            raise NotFound("session not found")
-        if chat.deleting:
-            raise Conflict("this chat is being deleted")
-        if chat.session.archived:
-            raise Conflict("this chat is archived; unarchive it to send messages")
+        chat.require_present()
+        chat.require_unarchived()
+        self.check_message(chat, turn)
+
+    def check_message(self, chat: Chat, turn: QueuedTurn) -> None:
+        """Whether this chat could run it, whenever that is.  Raises DockError."""
         if turn.chat_references:
             raise BadRequest("references to other chats are not supported by this server")
         if turn.file_ids:
@@ -110,15 +111,14 @@ class Admission:
     ) -> dict[str, object]:
         turn = evolve(turn, deferred=pressure is not None)
         place = len(chat.queue) + 1
-        events = [_turn_queued(chat, turn, place)]
+        events = [queue_events.queued(chat, turn, place)]
         if pressure is not None:
-            deferred = {"queued_id": turn.queued_id, "message": pressure, "remaining": place}
-            events.append(Draft("turn_deferred", deferred))
+            events.append(queue_events.deferred(turn, pressure, place))
         reply = {"queued": True, "queued_id": turn.queued_id, "position": place, "event": None}
         changes: list[Change] = [PutQueued(turn), *keep(reply)]
         committed = await self.registry.write(chat, events, changes)
         chat.queue.append(turn)
-        self.dispatcher.wake()
+        self.dispatcher.slots.wake()
         return {**reply, "event": _raw(committed[0])}
 
     async def _keep(self, chat: Chat, answers: Sequence[KeepAnswer]) -> None:
@@ -170,24 +170,4 @@ def _turn(chat: Chat, message: PostTurn) -> QueuedTurn:
         effort=message.effort,
         client_capabilities=message.client_capabilities,
         chat_references=message.chat_references,
-    )
-
-
-def _turn_queued(chat: Chat, turn: QueuedTurn, place: int) -> Draft:
-    return Draft(
-        "turn_queued",
-        {
-            "queued_id": turn.queued_id,
-            "backend": turn.backend or chat.session.backend,
-            "model": turn.model,
-            "effort": turn.effort,
-            "prompt": turn.shown_prompt,
-            "request_prompt": turn.prompt,
-            "display_prompt": turn.display_prompt,
-            "file_ids": list(turn.file_ids),
-            "position": place,
-            "purpose": turn.purpose,
-            "chat_references": list(turn.chat_references),
-            "client_capabilities": list(turn.client_capabilities),
-        },
     )

@@ -7,6 +7,7 @@ import msgspec
 import trio
 from attrs import define, evolve, field
 
+from agentsdock.model.errors import Conflict, NotFound
 from agentsdock.model.sessions import Head, Session, detail, summary
 from agentsdock.model.turns import QueuedTurn
 
@@ -32,7 +33,7 @@ class Chat:
     retry_at: float = 0.0
     """Trio time before which a head whose runtime was not usable is left alone."""
     draining: bool = False
-    """The dispatcher is about to start or to hold the head of the queue."""
+    """The drainer is about to start or to hold the head of the queue."""
     _summary: bytes | None = None
 
     def update(self, session: Session) -> None:
@@ -91,18 +92,40 @@ class Chat:
         now = time.time()
         return max(now, self.queue[-1].position + 1e-3) if self.queue else now
 
+    def require_present(self) -> None:
+        """Raises NotFound once the chat has been deleted, Conflict while it is."""
+        if self.gone:
+            raise NotFound("session not found")
+        if self.deleting:
+            raise Conflict("this chat is being deleted")
+
+    def require_unarchived(self) -> None:
+        if self.session.archived:
+            raise Conflict("this chat is archived; unarchive it to send messages")
+
     def rows(self) -> list[dict[str, object]]:
-        return [public_row(row, place) for place, row in enumerate(self.queue, start=1)]
+        """Waiting rows as clients see them; hidden ones leave gaps in the positions."""
+        return [
+            public_row(row, place)
+            for place, row in enumerate(self.queue, start=1)
+            if not row.hidden
+        ]
+
+    def put_queue(self, rows: list[QueuedTurn]) -> None:
+        """What waits from now on.  A new head does not wait for what kept the old one."""
+        if [row.queued_id for row in rows[:1]] != [row.queued_id for row in self.queue[:1]]:
+            self.retry_at = 0.0
+        self.queue = rows
 
     def replace_row(self, row: QueuedTurn) -> None:
-        self.queue = [row if row.queued_id == old.queued_id else old for old in self.queue]
+        self.put_queue([row if row.queued_id == old.queued_id else old for old in self.queue])
 
     def drop_row(self, queued_id: str) -> None:
-        self.queue = [row for row in self.queue if row.queued_id != queued_id]
+        self.put_queue([row for row in self.queue if row.queued_id != queued_id])
 
 
 def paused(row: QueuedTurn, reason: str) -> QueuedTurn:
-    return evolve(row, paused=True, pause_reason=reason)
+    return evolve(row, paused=True, pause_reason=reason, promoted=False)
 
 
 def public_row(row: QueuedTurn, place: int) -> dict[str, object]:
@@ -132,5 +155,6 @@ def public_row(row: QueuedTurn, place: int) -> dict[str, object]:
         "position": place,
         "paused": row.paused,
         "pause_reason": row.pause_reason,
+        "promoted": row.promoted,
         "state": "queued",
     }

@@ -12,6 +12,7 @@ from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.pressure import available_mem_mb
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.sessions import Sessions
+from agentsdock.chats.stopping import Stopper, receipt
 from agentsdock.chats.tasks import hand_over
 from agentsdock.config import Settings
 from agentsdock.model.errors import Conflict, NotFound
@@ -36,6 +37,7 @@ class Chats:
     store: Store
     registry: Registry
     dispatcher: Dispatcher
+    stopper: Stopper
     sessions: Sessions
     admission: Admission
     nursery: trio.Nursery
@@ -80,17 +82,8 @@ class Chats:
 
     async def stop(self, session_id: str) -> dict[str, Any]:
         """The receipt.  A chat that does not exist, or is idle, is stopped as it is."""
-        return await hand_over(self.nursery, self._stop, session_id)
-
-    async def _stop(self, session_id: str) -> dict[str, Any]:
         chat = self.registry.get(session_id)
-        live = await self.dispatcher.stop(chat) if chat is not None else None
-        if live is None:
-            facts = dict.fromkeys(
-                ("terminal_seq", "tree_empty", "processes_ended", "elapsed_ms", "rung")
-            )
-            return {"ok": True, "stopped": True, "run_id": None, "outcome": "idle", **facts}
-        return {"ok": True, "stopped": True, **live.receipt()}
+        return receipt(None) if chat is None else await self.stopper.stop(chat)
 
     async def extend(
         self, session_id: str, run_id: str, seconds: float, clock: str | None

@@ -1,18 +1,15 @@
-"""Who may run what, when: starts turns, runs them, stops them, and drains the queues."""
+"""Starts turns and runs them to their one ending."""
 
-import math
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import trio
-from attrs import evolve
 
 from agentsdock.backends.probing import Runtimes
 from agentsdock.chats.capsules import CapsuleKeeper, capsule_path
-from agentsdock.chats.chat import Chat, paused
+from agentsdock.chats.chat import Chat
 from agentsdock.chats.launching import Launch, Launcher
 from agentsdock.chats.live import LiveTurn, broken_ending
-from agentsdock.chats.pressure import MEMORY_POLL_SECONDS, reason_to_wait
+from agentsdock.chats.pressure import Slots
 from agentsdock.chats.recorder import TurnRecorder
 from agentsdock.chats.registry import Registry, encoded
 from agentsdock.chats.tasks import contained, start_clean
@@ -20,13 +17,12 @@ from agentsdock.config import Settings
 from agentsdock.guard.contract import Launcher as ProcessLauncher
 from agentsdock.logs import get_logger, where
 from agentsdock.model.codes import Code
-from agentsdock.model.errors import DockError, Unavailable
-from agentsdock.model.events import Committed, Draft, Encoded
+from agentsdock.model.errors import Unavailable
+from agentsdock.model.events import Committed, Encoded
 from agentsdock.model.turns import QueuedTurn, Run
 from agentsdock.store.protocol import (
     Change,
     DropQueued,
-    PutQueued,
     RunClosed,
     SessionGone,
     StoreClosed,
@@ -36,15 +32,14 @@ from agentsdock.turns.capsule import CapsuleWriter
 from agentsdock.turns.diagnosis import Kind
 from agentsdock.turns.drift import DriftRadar
 from agentsdock.turns.runner import TurnRunner
-from agentsdock.turns.verdicts import StopReason
+from agentsdock.turns.verdicts import NOT_BY_THE_CLI
 
-STOP_SECONDS = 90.0
 RETRY_WRITE_SECONDS = 5.0
 log = get_logger()
 
 
 class Dispatcher:
-    """Owns the live turns.  Every method that takes a chat wants its lock held, but ``stop``."""
+    """Owns the live turns and their slots.  Who starts one holds the lock of its chat."""
 
     def __init__(
         self,
@@ -64,11 +59,9 @@ class Dispatcher:
         self.drift = DriftRadar()
         self.capsules = CapsuleKeeper(settings, self._live_runs)
         self._pace = trio.Semaphore(settings.launch_pace) if settings.launch_pace else None
-        self._slots = 0
-        self._closing = trio.Event()
-        self._held: str | None = None
-        """Why rows wait that could start but for the pressure."""
-        self._wake = trio.Event()
+        self.slots = Slots(settings)
+        self.closing = trio.Event()
+        """Set when the server goes down: nothing starts any more."""
 
     def _live_runs(self) -> set[str]:
         return {chat.live.run.id for chat in self._registry if chat.live is not None}
@@ -85,9 +78,16 @@ class Dispatcher:
 
         Where others wait for a place already, a new turn does not overtake them.
         """
-        if self._closing.is_set():
-            raise _going_down()
-        return reason_to_wait(self._settings, self._slots) or self._held
+        self.require_open()
+        return self.slots.reason_to_wait() or self.slots.held
+
+    def require_open(self) -> None:
+        if self.closing.is_set():
+            raise Unavailable("the server is shutting down; try again in a moment")
+
+    async def check(self, chat: Chat, turn: QueuedTurn) -> None:
+        """Whether the turn's runtime would take it now.  Raises DockError."""
+        await self._launcher.check(chat.session, turn)
 
     async def start(
         self,
@@ -102,13 +102,12 @@ class Dispatcher:
         ``changes`` are made durable with the claim.  Raises DockError (nothing happened) and
         StoreError.
         """
-        self._slots += 1
+        self.slots.take()
         try:
             launch = await self._launcher.prepare(
                 chat.session, turn, turn.queued_id if queued else None
             )
-            if self._closing.is_set():
-                raise _going_down()
+            self.require_open()
             live = self._live_turn(chat, launch)
             events = encoded(chat, launch.first_events)
             async with self._registry.changing(chat, lambda _: launch.session) as put:
@@ -116,11 +115,11 @@ class Dispatcher:
                 unit = [put, *dropped, *changes(launch.run)]
                 committed = await self._registry.store.claim(launch.run, events, unit)
         except BaseException:
-            self._free_slot()
+            self.slots.free()
             raise
         chat.drop_row(turn.queued_id)
         chat.live = live
-        if self._closing.is_set():
+        if self.closing.is_set():
             live.runner.shut_down()
         start_clean(self._nursery, self._run, chat, live)
         return committed[0]
@@ -152,10 +151,6 @@ class Dispatcher:
             max_bytes=self._settings.capsule_bytes,
         )
 
-    def _free_slot(self) -> None:
-        self._slots -= 1
-        self.wake()
-
     # -- running
 
     async def _run(self, chat: Chat, live: LiveTurn) -> None:
@@ -166,7 +161,7 @@ class Dispatcher:
                 await self._finish(chat, live, await self._ending(chat, live))
         finally:
             chat.live = None
-            self._free_slot()
+            self.slots.free()
             live.ended.set()
             self.capsules.wake()
             self.drift.add(live.run.backend, live.version, live.runner.machine.drift)
@@ -205,7 +200,7 @@ class Dispatcher:
             except (RunClosed, SessionGone, StoreClosed):
                 raise
             except StoreError as error:
-                if self._closing.is_set():
+                if self.closing.is_set():
                     raise
                 log.warning("turn end waits for the store", run=live.run.id, error=str(error))
                 await trio.sleep(RETRY_WRITE_SECONDS)
@@ -220,182 +215,9 @@ class Dispatcher:
                 self._runtimes.record_success(backend)
         elif terminal.get("code") == Code.RUNTIME_UNAVAILABLE:
             self._runtimes.record_missing(backend)
-        else:
+        elif terminal.get("code") not in NOT_BY_THE_CLI:
             await self._runtimes.record_failure(
                 backend,
                 str(terminal.get("message") or ""),
                 auth_suspect=terminal.get("diagnosis") == Kind.SIGN_IN,
             )
-
-    # -- queues
-
-    def wake(self) -> None:
-        """Something changed that may let a waiting turn start."""
-        self._wake.set()
-
-    async def keep_draining(self) -> None:
-        """Start waiting turns, the longest waiting first, for as long as the server lives."""
-        while not self._closing.is_set():
-            self._wake = trio.Event()
-            wait = self._start_ready()
-            with trio.move_on_after(wait):
-                await self._wake.wait()
-
-    def _start_ready(self) -> float:
-        """Seconds until there is reason to look again without being woken."""
-        wait = math.inf
-        now = trio.current_time()
-        self._held = None
-        ready = [chat for chat in self._registry if not chat.draining and chat.may_start]
-        for chat in sorted(ready, key=lambda chat: chat.queue[0].position):
-            if chat.retry_at > now:
-                wait = min(wait, chat.retry_at - now)
-                continue
-            self._held = self._held or reason_to_wait(self._settings, self._slots)
-            if self._held is None:
-                self._slots += 1
-                self._drain(chat, self._start_head)
-            else:
-                wait = min(wait, MEMORY_POLL_SECONDS)
-                if not chat.queue[0].deferred:
-                    self._drain(chat, partial(self._hold_head, self._held))
-        return wait
-
-    def _drain(self, chat: Chat, take_head: Callable[[Chat], Awaitable[None]]) -> None:
-        chat.draining = True
-        self._nursery.start_soon(self._draining, chat, take_head)
-
-    async def _draining(self, chat: Chat, take_head: Callable[[Chat], Awaitable[None]]) -> None:
-        try:
-            async with chat.lock:
-                await take_head(chat)
-        finally:
-            chat.draining = False
-            self.wake()
-
-    async def _hold_head(self, reason: str, chat: Chat) -> None:
-        if chat.may_start:
-            await self._defer(chat, chat.queue[0], reason)
-
-    async def _start_head(self, chat: Chat) -> None:
-        """Start the head of a queue in the slot that was taken for it."""
-        self._slots -= 1
-        if self._closing.is_set() or not chat.may_start:
-            return
-        row = chat.queue[0]
-        try:
-            await self.start(chat, row, queued=True)
-        except (Unavailable, StoreError) as error:
-            await self._try_later(chat, row, str(error))
-        except DockError as error:
-            await self._refuse(chat, row, error)
-        except Exception as error:
-            log.error("turn could not be started", chat=chat.id, error=where(error))
-            await self._try_later(chat, row, "An error in the server kept this turn from starting.")
-
-    async def _try_later(self, chat: Chat, row: QueuedTurn, reason: str) -> None:
-        chat.retry_at = trio.current_time() + self._settings.busy_retry_seconds
-        await self._defer(chat, row, reason)
-
-    async def _defer(self, chat: Chat, row: QueuedTurn, reason: str) -> None:
-        """Say once that a row has to wait, and why."""
-        if row.deferred:
-            return
-        row = evolve(row, deferred=True)
-        event = Draft(
-            "turn_deferred",
-            {"queued_id": row.queued_id, "message": reason, "remaining": len(chat.queue)},
-        )
-        try:
-            await self._registry.write(chat, [event], [PutQueued(row)])
-        except StoreError as error:
-            log.warning("deferral not written", chat=chat.id, error=str(error))
-            chat.retry_at = trio.current_time() + self._settings.busy_retry_seconds
-        else:
-            chat.replace_row(row)
-
-    async def _refuse(self, chat: Chat, row: QueuedTurn, error: DockError) -> None:
-        """The row can never start: say why and take it out, so that it does not come back."""
-        remaining = len(chat.queue) - 1
-        events = [
-            Draft(
-                "error",
-                {
-                    "queued_id": row.queued_id,
-                    "backend": chat.session.backend,
-                    "code": Code.LAUNCH_REFUSED,
-                    "message": error.message,
-                },
-            ),
-            Draft(
-                "turn_unqueued",
-                {
-                    "queued_id": row.queued_id,
-                    "reason": "launch_refused",
-                    "prompt": row.shown_prompt,
-                    "message": error.message,
-                    "remaining": remaining,
-                },
-            ),
-        ]
-        try:
-            await self._registry.write(chat, events, [DropQueued(row.queued_id)])
-        except StoreError as failure:
-            await self._try_later(chat, row, str(failure))
-        else:
-            chat.drop_row(row.queued_id)
-
-    # -- stopping
-
-    async def stop(self, chat: Chat, reason: StopReason = StopReason.USER) -> LiveTurn | None:
-        """Stop what runs and pause what waits; returns once the terminal event is durable.
-
-        The verdict is set before anything is waited for.  At most STOP_SECONDS for the end.
-        Raises StoreError, after the end, where the pause could not be made durable.
-        """
-        live = self._stop_live(chat, reason)
-        try:
-            async with chat.lock:
-                # A turn that was just being started is meant too.
-                live = self._stop_live(chat, reason) or live
-                if reason is StopReason.USER and not (live and "job_id" in live.run.meta):
-                    await self._pause(chat)
-        finally:
-            if live is not None:
-                with trio.move_on_after(STOP_SECONDS):
-                    await live.ended.wait()
-        return live
-
-    def _stop_live(self, chat: Chat, reason: StopReason) -> LiveTurn | None:
-        if chat.live is not None:
-            chat.live.runner.stop(reason)
-        return chat.live
-
-    async def _pause(self, chat: Chat) -> None:
-        rows = [paused(row, "stopped") for row in chat.queue if not row.paused]
-        if not rows:
-            return
-        event = Draft(
-            "turn_queue_paused",
-            {
-                "queued_ids": [row.queued_id for row in rows],
-                "message": "Waiting messages are paused until you run or delete them.",
-            },
-        )
-        await self._registry.write(chat, [event], [PutQueued(row) for row in rows])
-        for row in rows:
-            chat.replace_row(row)
-
-    async def shut_down(self) -> None:
-        """End every turn as a shutdown and wait until each has its terminal event."""
-        self._closing.set()
-        self.wake()
-        # A start that was under way may still add one.
-        while living := [chat.live for chat in self._registry if chat.live is not None]:
-            for live in living:
-                live.runner.shut_down()
-            await living[0].ended.wait()
-
-
-def _going_down() -> Unavailable:
-    return Unavailable("the server is shutting down; try again in a moment")

@@ -11,6 +11,7 @@ from attrs import frozen
 from agentsdock import __version__
 from agentsdock.backends.probing import Runtimes
 from agentsdock.chats.chats import Chats
+from agentsdock.chats.queue import Queue
 from agentsdock.config import Settings
 from agentsdock.store.feed import Feed
 from agentsdock.store.protocol import Store
@@ -32,6 +33,7 @@ class Dock:
     settings: Settings
     identity: Identity
     chats: Chats
+    queue: Queue
     runtimes: Runtimes
     feed: Feed
     store: Store

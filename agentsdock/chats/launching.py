@@ -56,6 +56,10 @@ class Launcher:
     instance_id: str
     server_url: str
 
+    async def check(self, session: Session, turn: QueuedTurn) -> None:
+        """Whether the runtime would be admitted now.  Raises DockError as ``prepare``."""
+        await self.runtimes.admit(with_runtime(session, turn).backend)
+
     async def prepare(self, session: Session, turn: QueuedTurn, shown_id: str | None) -> Launch:
         """Admit the runtime and compose the command.
 

@@ -34,6 +34,17 @@ class LiveTurn:
         """As it was recorded last."""
         return self.recorder.run
 
+    @property
+    def taken_up(self) -> bool:
+        """Whether the CLI has begun with the message, so that its session knows of it."""
+        return self.runner.machine.session_id is not None
+
+    @property
+    def ending(self) -> bool:
+        """Whether its end is decided, or waits for nothing but the CLI's exit."""
+        machine = self.runner.machine
+        return machine.decided or machine.awaiting_exit
+
     def settled(self, session: Session) -> Session:
         """The session after the turn: what a success commits, what a failed resume leaves."""
         backend = self.run.backend

@@ -2,6 +2,9 @@
 
 import pathlib
 
+import trio
+from attrs import define, field
+
 from agentsdock.config import Settings
 
 MEMORY_POLL_SECONDS = 5.0
@@ -32,3 +35,28 @@ def reason_to_wait(settings: Settings, live: int) -> str | None:
             "this turn starts when there is enough."
         )
     return None
+
+
+@define(eq=False)
+class Slots:
+    """The places of live turns.  Who waits for one is woken when something changes."""
+
+    settings: Settings
+    taken: int = 0
+    held: str | None = None
+    """Why rows wait that could start but for the pressure."""
+    changed: trio.Event = field(factory=trio.Event)
+
+    def take(self) -> None:
+        self.taken += 1
+
+    def free(self) -> None:
+        self.taken -= 1
+        self.wake()
+
+    def wake(self) -> None:
+        """Something changed that may let a waiting turn start."""
+        self.changed.set()
+
+    def reason_to_wait(self, *, after_one_ends: bool = False) -> str | None:
+        return reason_to_wait(self.settings, self.taken - after_one_ends)

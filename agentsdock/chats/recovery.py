@@ -20,7 +20,7 @@ async def recover(
 ) -> None:
     """Sweep leftovers, then give every open run the terminal event that it lacks.
 
-    What was accepted is never replayed; waiting rows stay and are started by the dispatcher.
+    What was accepted is never replayed; waiting rows stay and are started by the drainer.
     Where the store has no room for an ending, ``nursery`` goes on trying: until then the store
     starts nothing else in that chat.
     """

@@ -11,6 +11,7 @@ from agentsdock.chats.chat import Chat
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.launching import backend_changed, switch_backend
 from agentsdock.chats.registry import Registry, touched
+from agentsdock.chats.stopping import Stopper
 from agentsdock.config import Settings
 from agentsdock.model.errors import BadRequest, Conflict
 from agentsdock.model.events import Draft
@@ -47,6 +48,7 @@ class Sessions:
 
     registry: Registry
     dispatcher: Dispatcher
+    stopper: Stopper
     settings: Settings
 
     async def create(self, request: CreateSession) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Sessions:
         async with chat.lock:
             events = self._check_patch(chat, request)
             await self.registry.change(chat, lambda s: self._patched(s, request), events)
-            self.dispatcher.wake()
+            self.dispatcher.slots.wake()
             return chat.detail()
 
     def _check_patch(self, chat: Chat, request: PatchSession) -> list[Draft]:
@@ -131,7 +133,7 @@ class Sessions:
         chat.deleting = True
         try:
             with trio.move_on_after(DELETE_SECONDS) as waiting:
-                await self.dispatcher.stop(chat, StopReason.DELETED)
+                await self.stopper.stop(chat, StopReason.DELETED)
             if waiting.cancelled_caught:
                 raise Conflict("the running turn has not ended yet; try again in a moment")
             async with chat.lock:
@@ -141,7 +143,7 @@ class Sessions:
                     self.registry.forget(chat)
         finally:
             chat.deleting = False
-            self.dispatcher.wake()
+            self.dispatcher.slots.wake()
         return {"ok": True, "deleted": deleted, "deleted_jobs": 0}
 
     async def mark_read(self, session_id: str, seq: int | None) -> dict[str, Any]:

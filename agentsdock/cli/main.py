@@ -15,6 +15,7 @@ COMMANDS = {
     "doctor": "agentsdock.cli.doctor:doctor",
     "turn": "agentsdock.cli.turn:turn",
     "stop": "agentsdock.cli.stop:stop",
+    "queue": "agentsdock.cli.queue:queue",
     "sessions": "agentsdock.cli.sessions:sessions",
     "replay": "agentsdock.cli.replay:replay",
     "token": "agentsdock.cli.token:token",

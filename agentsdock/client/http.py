@@ -144,6 +144,37 @@ class Client:
             reply.get("outcome", "stopped"), **{name: reply.get(name) for name in names}
         )
 
+    async def queue(self, session_id: str) -> list[Json]:
+        """The waiting messages of a chat, in the order in which they will run."""
+        rows: list[Json] = (await self.session(session_id, limit=1))["queued_turns"]
+        return rows
+
+    async def edit_queued(self, session_id: str, queued_id: str, **fields: Any) -> Json:
+        """Change a waiting message (``prompt``, ``file_ids``, ...); the row as it is now."""
+        reply = await self._call("PATCH", _row(session_id, queued_id), json=fields)
+        item: Json = reply["item"]
+        return item
+
+    async def delete_queued(self, session_id: str, queued_id: str) -> int:
+        """Take a waiting message out; how many rows are left."""
+        reply = await self._call("DELETE", _row(session_id, queued_id))
+        remaining: int = reply["remaining"]
+        return remaining
+
+    async def move_queued(self, session_id: str, queued_id: str, direction: str) -> list[Json]:
+        """Move a waiting message ``up`` or ``down``; the place of each row by its id."""
+        path = f"{_row(session_id, queued_id)}/move"
+        reply = await self._call("POST", path, json={"direction": direction})
+        positions: list[Json] = reply["positions"]
+        return positions
+
+    async def run_queued_now(self, session_id: str, queued_id: str) -> Json:
+        """Run a waiting message next, in place of what runs.
+
+        Raises ApiError with the code ``force_send_deferred`` where that cannot be yet.
+        """
+        return await self._call("POST", f"{_row(session_id, queued_id)}/run-now")
+
     async def extend(
         self, session_id: str, run_id: str, seconds: int, *, clock: str | None = None
     ) -> Json:
@@ -208,6 +239,10 @@ class Client:
 
 def _path(session_id: str) -> str:
     return f"/api/sessions/{urllib.parse.quote(session_id, safe='')}"
+
+
+def _row(session_id: str, queued_id: str) -> str:
+    return f"{_path(session_id)}/queue/{urllib.parse.quote(queued_id, safe='')}"
 
 
 def _param(value: str | int | bool) -> str:

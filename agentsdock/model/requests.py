@@ -77,6 +77,16 @@ class PostTurn:
 
 
 @frozen
+class EditQueued:
+    """Changes to a waiting message; what is None stays as it is."""
+
+    prompt: str | None = None
+    file_ids: tuple[str, ...] | None = None
+    client_capabilities: tuple[str, ...] | None = None
+    chat_references: tuple[dict[str, Any], ...] | None = None
+
+
+@frozen
 class ReadPage:
     """A page of a chat's timeline; sequence numbers are exclusive."""
 

@@ -14,9 +14,17 @@ class RunState(StrEnum):
     ACKNOWLEDGED = "acknowledged"
 
 
+HIDDEN_PURPOSES = frozenset({"cross_chat_handoff_delivery", "secure_peer_handoff_delivery"})
+"""Deliveries from other chats: they wait in the queue, but nobody sees or touches their rows."""
+
+
 @frozen
 class QueuedTurn:
-    """A turn that waits.  ``position`` orders the rows of one chat; it has no other meaning."""
+    """A turn that waits.  ``position`` orders the rows of one chat, and the chats themselves.
+
+    ``promoted`` is a head that a person forced to run next; it stays so until it starts, is
+    paused or is overtaken.
+    """
 
     queued_id: str
     session_id: str
@@ -34,11 +42,16 @@ class QueuedTurn:
     paused: bool = False
     pause_reason: str | None = None
     deferred: bool = False
+    promoted: bool = False
     meta: dict[str, Any] = field(factory=dict)
 
     @property
     def shown_prompt(self) -> str:
         return self.prompt if self.display_prompt is None else self.display_prompt
+
+    @property
+    def hidden(self) -> bool:
+        return self.purpose in HIDDEN_PURPOSES
 
 
 @frozen

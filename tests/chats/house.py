@@ -16,12 +16,15 @@ from agentsdock.chats import recovery
 from agentsdock.chats.admission import Admission
 from agentsdock.chats.chats import Chats
 from agentsdock.chats.dispatcher import Dispatcher
+from agentsdock.chats.draining import Drainer
 from agentsdock.chats.launching import Launcher
+from agentsdock.chats.queue import Queue
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.sessions import Sessions
+from agentsdock.chats.stopping import Stopper
 from agentsdock.guard.sweep import SweepResult
 from agentsdock.model.errors import PromptTooLarge, Unavailable
-from agentsdock.model.requests import CreateSession, Idempotency, PostTurn, ReadPage
+from agentsdock.model.requests import CreateSession, EditQueued, Idempotency, PostTurn, ReadPage
 from agentsdock.store.feed import Feed
 from agentsdock.store.protocol import StoreFull
 from agentsdock.store.sqlite import open_store, run_inline
@@ -137,15 +140,20 @@ class House:
         self.dispatcher = Dispatcher(
             self.registry, settings, runtimes, launching, launcher, nursery
         )
+        self.drainer = Drainer(self.registry, settings, self.dispatcher, nursery)
+        self.stopper = Stopper(self.registry, self.dispatcher, nursery)
+        admission = Admission(self.registry, self.dispatcher, lambda _, text: self.measure(text))
         self.chats = Chats(
             settings,
             store,
             self.registry,
             self.dispatcher,
-            Sessions(self.registry, self.dispatcher, settings),
-            Admission(self.registry, self.dispatcher, lambda _, text: self.measure(text)),
+            self.stopper,
+            Sessions(self.registry, self.dispatcher, self.stopper, settings),
+            admission,
             nursery,
         )
+        self.queue = Queue(self.registry, self.dispatcher, admission, nursery)
 
     def measure(self, text):
         self.backend.check_prompt(text)
@@ -154,7 +162,7 @@ class House:
         loaded = await self.store.load()
         self.registry.fill(loaded)
         await recovery.recover(self.registry, loaded, "identity", self.nursery)
-        self.nursery.start_soon(self.dispatcher.keep_draining)
+        self.nursery.start_soon(self.drainer.keep_draining)
 
     # What clients do.
 
@@ -169,6 +177,12 @@ class House:
             asked = Idempotency(scope, key, repr((prompt, fields)))
         body = await self.chats.post_turn(chat, PostTurn(prompt, **fields), asked)
         return msgspec.json.decode(body)
+
+    async def edit(self, chat: str, row: str, **fields) -> dict:
+        return await self.queue.edit(chat, row, EditQueued(**fields))
+
+    async def run_now(self, chat: str, row: str, *, accept_deferred: bool = False) -> dict:
+        return await self.queue.run_now(chat, row, accept_deferred=accept_deferred)
 
     async def stop(self, chat: str) -> dict:
         with trio.fail_after(1000):

@@ -228,7 +228,7 @@ async def test_what_the_cli_is_not_to_blame_for_makes_no_id_suspect(house, how, 
     if how == "stop":
         await house.stop(chat)
     elif how == "shutdown":
-        await house.dispatcher.shut_down()
+        await house.stopper.shut_down()
     elif how in ("full", "bug"):
         code = Code.STORAGE_FULL if how == "full" else Code.INTERNAL_ERROR
         house.registry.require(chat).live.runner.fail(code, "ours")
@@ -249,9 +249,8 @@ async def test_a_program_that_does_not_start_leaves_no_process(house, number, co
     ending = await house.terminal(chat, posted["run_id"])
     assert (ending["code"], ending["exit_code"], ending["tree_empty"]) == (code, None, True)
     assert await house.types(chat) == ["session_created", "turn_started", "error", "turn_finished"]
-    assert house.runtimes.told == (
-        ["missing"] if code == "runtime_unavailable" else [("failure", False)]
-    )
+    await settle()
+    assert house.runtimes.told == (["missing"] if code == "runtime_unavailable" else [])
 
 
 async def test_a_prompt_that_fits_no_more_at_launch_fails_with_the_prompt_kept(
@@ -349,7 +348,7 @@ async def test_a_turn_at_a_shutdown_and_its_rows_at_the_next_boot(tmp_path, auto
         await house.post(chat, "second")
         process.say(INIT)
         await settle()
-        await house.dispatcher.shut_down()
+        await house.stopper.shut_down()
         ending = await house.terminal(chat)
         assert (ending["type"], ending["code"]) == ("turn_finished", "server_shutdown")
         assert (ending["stopped"], ending["is_error"]) == (True, False)
@@ -435,3 +434,14 @@ async def test_what_a_turn_taught_about_its_cli_is_passed_on(house, autojump_clo
     await house.stop(chat)
     await settle()
     assert house.runtimes.told == ["success", ("failure", True)]
+
+
+@pytest.mark.parametrize("code", [Code.STORAGE_FULL, Code.INTERNAL_ERROR, Code.PROMPT_TOO_LARGE])
+async def test_what_the_cli_did_not_cause_is_not_told_of_it(house, code, autojump_clock):
+    chat = await house.new()
+    posted = await house.post(chat)
+    await house.launcher.next()
+    house.registry.require(chat).live.runner.fail(code, "ours")
+    assert (await house.terminal(chat, posted["run_id"]))["code"] == code
+    await settle()
+    assert house.runtimes.told == []

@@ -6,7 +6,7 @@ from attrs import evolve
 from house import FullDisk, living, settle
 from scripted_guard import INIT, PROVIDER, RESULT, text
 
-from agentsdock.chats import dispatcher
+from agentsdock.chats import pressure
 from agentsdock.model.requests import CreateSession, PatchSession
 from agentsdock.store.protocol import StoreFull
 
@@ -169,7 +169,7 @@ async def test_a_deferral_that_cannot_be_written_is_tried_again_in_a_while(
     await house.post(chat)
     process = await house.launcher.next()
     await house.post(chat, "second")
-    monkeypatch.setattr(dispatcher, "reason_to_wait", lambda settings, live: "no memory")
+    monkeypatch.setattr(pressure, "reason_to_wait", lambda settings, live: "no memory")
     append = house.store.append
     tried = []
 
@@ -254,7 +254,7 @@ async def test_a_shutdown_does_not_wait_for_space(house, disk, autojump_clock):
     process.exit(1)
     await settle()
     began = trio.current_time()
-    await house.dispatcher.shut_down()
+    await house.stopper.shut_down()
     assert trio.current_time() - began <= 10
     assert house.session(chat).cursor.session_id == PROVIDER
     assert len((await house.store.load()).open_runs) == 1

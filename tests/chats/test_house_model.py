@@ -109,7 +109,7 @@ class Model:
                 await self.check_chat(house, chat)
         running = [p for p in house.launcher.launched if not p.closed.is_set()]
         assert len(running) == sum(chat.busy for chat in house.registry) <= 2
-        assert house.dispatcher._slots == len(running)
+        assert house.dispatcher.slots.taken == len(running)
 
     async def check_chat(self, house, chat):
         events = await house.events(chat)
@@ -139,7 +139,7 @@ async def live(folder, actions, ending, model):
             await model.check(house)
         how, last, moments = ending
         if how == "shut down":
-            await house.dispatcher.shut_down()
+            await house.stopper.shut_down()
             assert all(not chat.busy for chat in house.registry)
         elif last is not None:
             async with trio.open_nursery() as nursery:

@@ -6,7 +6,7 @@ from attrs import evolve
 from house import finishing, living, make_settings, settle
 from scripted_guard import INIT, RESULT, ScriptedLauncher, text
 
-from agentsdock.chats import dispatcher
+from agentsdock.chats import pressure
 from agentsdock.model.errors import BadRequest, Conflict, NotFound, PromptTooLarge, Unavailable
 from agentsdock.model.requests import PatchSession
 
@@ -14,12 +14,10 @@ from agentsdock.model.requests import PatchSession
 @pytest.fixture
 def memory(monkeypatch):
     """What keeps turns waiting besides their number; a text while it lasts."""
-    pressure = {"reason": None}
-    real = dispatcher.reason_to_wait
-    monkeypatch.setattr(
-        dispatcher, "reason_to_wait", lambda s, live: pressure["reason"] or real(s, live)
-    )
-    return pressure
+    lack = {"reason": None}
+    real = pressure.reason_to_wait
+    monkeypatch.setattr(pressure, "reason_to_wait", lambda s, live: lack["reason"] or real(s, live))
+    return lack
 
 
 def prompts(events):
@@ -109,7 +107,7 @@ async def test_a_head_that_is_being_started_takes_one_place_only(tmp_path, autoj
         process.exit(1)
         await house.runtimes.admitting.wait()
         for _ in range(5):
-            house.dispatcher.wake()
+            house.dispatcher.slots.wake()
             await settle()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(house.post, other)
@@ -422,4 +420,4 @@ async def test_fifty_turns_at_once_each_have_their_one_ending(tmp_path, autojump
             assert [e["prompt"] for e in events if e["type"] == "turn_started"] == list("01234")
             assert [e["code"] for e in events if e["type"] == "turn_finished"] == [None] * 5
         assert launcher.all_closed
-        assert house.dispatcher._slots == 0
+        assert house.dispatcher.slots.taken == 0

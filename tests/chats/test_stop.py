@@ -6,6 +6,7 @@ from attrs import evolve
 from house import living, settle
 from scripted_guard import INIT, RESULT, text
 
+from agentsdock.chats.stopping import STOP_SECONDS
 from agentsdock.model.errors import Conflict, NotFound, Unavailable
 from agentsdock.model.requests import PatchSession
 from agentsdock.turns.verdicts import StopReason
@@ -134,6 +135,33 @@ async def test_a_stop_of_a_job_s_run_pauses_nothing(house, autojump_clock):
     await house.stop(chat)
     await house.launcher.next()
     assert "turn_queue_paused" not in await house.types(chat)
+
+
+async def test_a_job_s_run_that_ends_while_its_stop_waits_is_still_a_job_s(house, autojump_clock):
+    chat, _, _ = await running(house, INIT)
+    live = house.registry.require(chat).live
+    live.recorder.run = evolve(live.recorder.run, meta={"job_id": "job_1"})
+    await house.post(chat, "second")
+    async with trio.open_nursery() as nursery, house.registry.require(chat).lock:
+        nursery.start_soon(house.stop, chat)
+        await live.ended.wait()
+        await settle()
+    await house.launcher.next()
+    assert "turn_queue_paused" not in await house.types(chat)
+
+
+async def test_a_deletion_that_gave_up_stops_nothing_later(house, autojump_clock):
+    chat = await house.new()
+    house.runtimes.gate = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.post, chat)
+        await house.runtimes.admitting.wait()
+        with pytest.raises(Conflict):
+            await house.chats.delete(chat)
+        house.runtimes.gate.set()
+    await settle()
+    assert house.registry.require(chat).busy
+    assert not house.registry.require(chat).live.ending
 
 
 async def test_a_stop_during_admission_stops_what_is_being_started(house, autojump_clock):
@@ -271,7 +299,7 @@ async def test_a_shutdown_takes_no_new_turn_and_lets_a_started_one_end_as_such(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(post, chat)
         await house.runtimes.admitting.wait()
-        nursery.start_soon(house.dispatcher.shut_down)
+        nursery.start_soon(house.stopper.shut_down)
         await settle()
         house.runtimes.gate.set()
     await post(other)
@@ -294,7 +322,7 @@ async def test_a_turn_that_is_claimed_during_a_shutdown_is_told_of_it(house, aut
     async with trio.open_nursery() as nursery:
         nursery.start_soon(house.post, chat)
         await settle()
-        await house.dispatcher.shut_down()
+        await house.stopper.shut_down()
         gate.set()
     assert (await house.terminal(chat))["code"] == "server_shutdown"
 
@@ -326,7 +354,7 @@ async def test_a_shutdown_waits_for_every_ending_even_of_a_turn_that_came_late(
             gate.set()
 
         nursery.start_soon(claim_in_the_middle)
-        await house.dispatcher.shut_down()
+        await house.stopper.shut_down()
         assert not house.registry.require(chat).busy
         assert not house.registry.require(late).busy
     for place in (chat, late):
@@ -374,3 +402,20 @@ async def test_what_runs_and_waits_is_told_in_health(tmp_path, autojump_clock):
         assert (run["run_id"], run["state"]) == (run_id, "acknowledged")
         assert health["queued"] == {chat: 1}
         assert health["set_aside"] == {"database": None, "rows": 0}
+
+
+async def test_a_stop_that_cannot_have_the_chat_in_time_says_pending_and_goes_on(
+    house, autojump_clock
+):
+    chat, process, run_id = await running(house, INIT)
+    await house.post(chat, "second")
+    began = trio.current_time()
+    async with house.registry.require(chat).lock:
+        receipt = await house.stop(chat)
+        assert trio.current_time() - began == STOP_SECONDS
+        assert (receipt["stopped"], receipt["pending"]) == (True, True)
+        assert process.closed.is_set()
+    await trio.sleep(1000)
+    assert [row["paused"] for row in await house.rows(chat)] == [True]
+    assert len(house.launcher.launched) == 1
+    assert (await house.terminal(chat))["run_id"] == run_id

@@ -237,6 +237,32 @@ async def test_an_extension_names_its_clock_only_where_one_is_meant(scripted):
     assert server.requests[0]["line"] == "POST /api/sessions/sess_1/runs/run_1/extend"
 
 
+async def test_waiting_messages_are_asked_for_by_chat_and_row(scripted):
+    row = {"queued_id": "queued_1", "prompt": "new"}
+    server, client = await scripted(
+        (200, {"session": SESSION, "queued_turns": [row], "events": []}),
+        (200, {"ok": True, "queued_id": "queued_1", "item": row}),
+        (200, {"ok": True, "positions": [{"queued_id": "queued_1", "position": 1}]}),
+        (200, {"ok": True, "queued_id": "queued_1", "interrupted": True}),
+        (200, {"ok": True, "unqueued": True, "queued_id": "queued_1", "remaining": 3}),
+    )
+    async with client:
+        assert await client.queue("sess_1") == [row]
+        assert await client.edit_queued("sess_1", "../x", prompt="new") == row
+        [place] = await client.move_queued("sess_1", "queued_1", "up")
+        assert place["position"] == 1
+        assert (await client.run_queued_now("sess_1", "queued_1"))["interrupted"]
+        assert await client.delete_queued("sess_1", "queued_1") == 3
+    place = "/api/sessions/sess_1/queue"
+    assert [(request["line"], request["body"]) for request in server.requests] == [
+        ("GET /api/sessions/sess_1?limit=1", None),
+        (f"PATCH {place}/..%2Fx", {"prompt": "new"}),
+        (f"POST {place}/queued_1/move", {"direction": "up"}),
+        (f"POST {place}/queued_1/run-now", None),
+        (f"DELETE {place}/queued_1", None),
+    ]
+
+
 async def test_proxies_of_the_environment_are_not_used(scripted, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     _, client = await scripted((200, {"ok": True}))

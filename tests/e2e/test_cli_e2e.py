@@ -179,6 +179,34 @@ def test_ctrl_c_leaves_a_queued_turn_in_the_queue(command, play):
     assert finish(first)[0] == 130
 
 
+def test_waiting_messages_are_put_in_order_from_the_command_line(command, play):
+    play(lines(INIT), exit_status=None)
+    first = command("turn", "one")
+    chat = chat_of(first.stderr.readline())
+    read_until(first.stdout, f"session +{ID}")
+    rows = []
+    for prompt in ("two", "three", "four"):
+        waiting = command("turn", "--session", chat, "--json", prompt)
+        rows.append(json.loads(waiting.stdout.readline())["queued_id"])
+
+    def queue(*args):
+        status, out, err = finish(command("queue", *args))
+        assert status == 0, err
+        return out
+
+    assert queue("move", chat, rows[1], "up").splitlines()[0] == f"  1  {rows[1]}  <-"
+    assert "now 3" in queue("edit", chat, rows[1], "now 3")
+    assert "2 still in the queue" in queue("delete", chat, rows[0])
+    listed = json.loads(queue("list", chat, "--json"))
+    assert [row["prompt"] for row in listed] == ["now 3", "four"]
+    assert queue("list", chat).splitlines()[1].endswith("four")
+    play(lines(INIT, RESULT))
+    assert "the turn that ran is stopped" in queue("run-now", chat, rows[2])
+    assert finish(first)[0] == 130
+    status, _, err = finish(command("queue", "delete", chat, rows[0]))
+    assert (status, "not found" in err) == (1, True)
+
+
 def test_a_finished_run_can_be_replayed_by_its_id(command, play):
     play(lines(INIT, RESULT))
     events = finish(command("turn", "--json", "what is here?"))[1].splitlines()

@@ -118,6 +118,29 @@ class FakeChats:
         return {"active": [], "active_count": 0, "queued": {}, "available_mem_mb": 4096}
 
 
+class FakeQueue:
+    """Its calls are among those of the chats."""
+
+    def __init__(self, chats):
+        self._note = chats._note
+
+    async def edit(self, session_id, queued_id, wanted):
+        await self._note("edit", session_id, queued_id, wanted)
+        return {"ok": True, "queued_id": queued_id, "item": {}}
+
+    async def delete(self, session_id, queued_id):
+        await self._note("delete_queued", session_id, queued_id)
+        return {"ok": True, "unqueued": True, "queued_id": queued_id, "remaining": 0}
+
+    async def move(self, session_id, queued_id, direction):
+        await self._note("move", session_id, queued_id, direction)
+        return {"ok": True, "queued_id": queued_id, "positions": []}
+
+    async def run_now(self, session_id, queued_id, *, accept_deferred):
+        await self._note("run_now", session_id, queued_id, accept_deferred)
+        return {"ok": True, "queued_id": queued_id}
+
+
 class FakeRuntimes:
     def __init__(self):
         self.refreshed = []
@@ -138,6 +161,7 @@ class FakeDock:
         )
         self.store = MemoryStore()
         self.chats = FakeChats(self.store)
+        self.queue = FakeQueue(self.chats)
         self.runtimes = FakeRuntimes()
         self.feed = Feed(self.store)
         self.stopping = trio.Event()
