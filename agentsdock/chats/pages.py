@@ -24,7 +24,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def page(store: Store, settings: Settings, chat: Chat, request: ReadPage) -> bytes:
-    """The body of ``GET /api/sessions/{id}``."""
+    """The body of ``GET /api/sessions/{id}``.
+
+    Who goes on from ``latest_seq`` misses nothing: no event in it is later, and what waits is
+    read after it.
+    """
+    latest_seq = chat.head.seq
+    before = latest_seq + 1 if request.before is None else min(request.before, latest_seq + 1)
     without: frozenset[str] = frozenset()
     if request.compact:
         without = frozenset(COMPACTED_TYPES)
@@ -34,7 +40,7 @@ async def page(store: Store, settings: Settings, chat: Chat, request: ReadPage) 
     rows, count = await store.read_page(
         chat.id,
         after=max(request.after, 0),
-        before=request.before,
+        before=before,
         limit=max(1, min(request.limit, settings.max_event_response_limit)),
         tail=tail,
         without=without,
@@ -45,7 +51,7 @@ async def page(store: Store, settings: Settings, chat: Chat, request: ReadPage) 
         "queued_turns": chat.rows(),
         "events_omitted_before": omitted if tail else 0,
         "events_omitted_after": 0 if tail else omitted,
-        "latest_seq": chat.head.seq,
+        "latest_seq": latest_seq,
         "event_count": count,
     }
     events = b",".join(row.body for row in rows)

@@ -126,6 +126,31 @@ async def test_another_row_is_refused_while_one_takes_over(house, autojump_clock
     assert await started(house, chat) == ["running", "1"]
 
 
+async def test_a_row_that_was_deferred_before_takes_over_undisturbed(house, autojump_clock):
+    chat, process, rows = await running_with(house, "1", "2", said=())
+    assert (await house.run_now(chat, rows[0], accept_deferred=True))["deferred"]
+    process.say(INIT)
+    process.stop_takes = 1.0
+    await settle()
+    await house.run_now(chat, rows[0])
+    with pytest.raises(Conflict):
+        await house.run_now(chat, rows[1])
+    await house.launcher.next()
+    assert await started(house, chat) == ["running", "1"]
+
+
+async def test_a_turn_that_is_ending_anyway_defers_nothing(house, autojump_clock):
+    chat, process, [row] = await running_with(house, "1", said=())
+    process.stop_takes = 1.0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.stop, chat)
+        await settle()
+        answer = await house.run_now(chat, row)
+        assert (answer["ok"], answer["interrupted"]) == (True, False)
+    await house.launcher.next()
+    assert await started(house, chat) == ["running", "1"]
+
+
 async def test_of_two_rows_that_are_forced_at_once_one_wins(house, autojump_clock):
     chat, process, rows = await running_with(house, "1", "2")
     process.stop_takes = 1.0

@@ -290,6 +290,32 @@ async def test_a_page_says_what_it_leaves_out(house, autojump_clock):
     assert newest["session"] == house.chats.detail(chat)
 
 
+@pytest.mark.parametrize("moment", ["before the read", "after the read"])
+async def test_who_goes_on_from_a_page_misses_nothing(house, moment, autojump_clock):
+    """Something is written while the page is read."""
+    chat = await house.new()
+    await house.post(chat)
+    await house.launcher.next()
+    await settle()
+    read_page = house.store.read_page
+
+    async def read_meanwhile(*args, **kwargs):
+        house.store.read_page = read_page
+        if moment == "before the read":
+            await house.post(chat, "second")
+        found = await read_page(*args, **kwargs)
+        if moment == "after the read":
+            await house.post(chat, "second")
+        return found
+
+    house.store.read_page = read_meanwhile
+    page = await house.page(chat)
+    assert page["events"][-1]["seq"] == page["latest_seq"] == page["event_count"]
+    missing = (await house.events(chat))[page["latest_seq"] :]
+    assert [event["type"] for event in missing] == ["turn_queued"]
+    assert [row["prompt"] for row in page["queued_turns"]] == ["second"]
+
+
 async def test_a_page_shows_the_queue_as_the_user_wrote_it(house, autojump_clock):
     chat = await house.new()
     await house.post(chat)
