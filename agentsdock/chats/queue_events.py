@@ -81,6 +81,7 @@ def run_now(
         {
             **_content(chat, row),
             "request_prompt": row.prompt,
+            "display_file_ids": list(row.file_ids),
             "interrupted_run_id": interrupted,
             "replays_interrupted_message": False,
             "message": "This message runs next.",

@@ -55,13 +55,13 @@ class Stopper:
             return live
 
     async def _pause(self, chat: Chat) -> None:
-        rows = [paused(row, "stopped") for row in chat.queue if not (row.paused or row.hidden)]
+        queue = [row if row.hidden or row.paused else paused(row, "stopped") for row in chat.queue]
+        rows = [row for row, before in zip(queue, chat.queue, strict=True) if row is not before]
         if not rows:
             return
         changes = [PutQueued(row) for row in rows]
         await self.registry.write(chat, [queue_events.paused(rows)], changes)
-        for row in rows:
-            chat.replace_row(row)
+        chat.put_queue(queue)
 
     async def shut_down(self) -> None:
         """End every turn as a shutdown and wait until each has its terminal event."""

@@ -151,7 +151,9 @@ class _Run:
 
     def left_behind(self, session_id: str) -> str:
         if self.waits:
-            return f"{self._queued_id} is still in the queue and will run in its turn"
+            row = self._queued_id
+            take_out = f"agentsdock queue delete {session_id} {row}"
+            return f"{row} is still in the queue and will run in its turn; {take_out}"
         return f"the turn may still be running: agentsdock stop {session_id}"
 
     def concerns(self, event: dict[str, Any]) -> bool:

@@ -28,6 +28,8 @@ def stop(connection: Connection, session_id: str, as_json: bool) -> None:
         click.echo(json.dumps(attrs.asdict(receipt)))
         return
     click.echo(OUTCOMES.get(receipt.outcome, receipt.outcome))
+    if receipt.pending:
+        click.echo("  but it is not over yet: the server goes on with it")
     if receipt.run_id is None:
         return
     click.echo(f"  run        {receipt.run_id}, terminal event {receipt.terminal_seq}")

@@ -141,6 +141,8 @@ _LINES = {
     "turn_started": _started,
     "turn_queued": _queued,
     "turn_deferred": lambda event: Line("waits", _text(event, "message"), "yellow"),
+    "turn_queue_updated": lambda event: Line("edited", _text(event, "prompt")),
+    "turn_queue_run_now": lambda event: Line("forced", _text(event, "message")),
     "turn_unqueued": lambda event: Line("unqueued", _text(event, "message"), "yellow"),
     "process_started": lambda event: Line("process", _data(" ".join(event.get("argv") or ()))),
     "provider_session": lambda event: Line("session", str(event.get("provider_session_id"))),

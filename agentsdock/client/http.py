@@ -42,10 +42,11 @@ class Accepted:
 class StopReceipt:
     """How a stop ended.  ``outcome`` is ``stopped``, ``finished`` or ``idle``.
 
-    ``run_id`` and the rest are None where nothing ran.
+    ``run_id`` and the rest are None where nothing ran; ``pending`` says that it is not over.
     """
 
     outcome: str
+    pending: bool = False
     run_id: str | None = None
     terminal_seq: int | None = None
     tree_empty: bool | None = None
@@ -141,7 +142,9 @@ class Client:
         reply = await self._call("POST", f"{_path(session_id)}/stop")
         names = ("run_id", "terminal_seq", "tree_empty", "processes_ended", "elapsed_ms", "rung")
         return StopReceipt(
-            reply.get("outcome", "stopped"), **{name: reply.get(name) for name in names}
+            reply.get("outcome", "stopped"),
+            bool(reply.get("pending")),
+            **{name: reply.get(name) for name in names},
         )
 
     async def queue(self, session_id: str) -> list[Json]:

@@ -25,6 +25,12 @@ def test_a_turn_reads_from_top_to_bottom():
     )
 
 
+def test_what_becomes_of_a_waiting_message_is_said():
+    assert said("turn_queue_updated", prompt="a better text") == "edited       a better text"
+    assert said("turn_queue_run_now", message="It runs next.") == "forced       It runs next."
+    assert line_of({"type": "turn_queue_reordered", "positions": []}) is None
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [

@@ -155,9 +155,13 @@ async def test_a_stop_gives_its_receipt(scripted):
         "elapsed_ms": 12.5,
         "rung": "subreaper",
     }
-    server, client = await scripted((200, receipt), (200, {"ok": True, "outcome": "idle"}))
+    pending = {**receipt, "pending": True, "terminal_seq": None}
+    server, client = await scripted(
+        (200, receipt), (200, {"ok": True, "outcome": "idle"}), (200, pending)
+    )
     async with client:
-        stopped, idle = await client.stop("sess_1"), await client.stop("sess_1")
+        stopped, idle, late = [await client.stop("sess_1") for _ in range(3)]
+    assert [receipt.pending for receipt in (stopped, idle, late)] == [False, False, True]
     assert server.requests[0]["line"] == "POST /api/sessions/sess_1/stop"
     assert (stopped.outcome, stopped.terminal_seq, stopped.tree_empty) == ("stopped", 9, True)
     assert (idle.outcome, idle.run_id, idle.tree_empty) == ("idle", None, None)
