@@ -9,6 +9,7 @@ import os
 import pathlib
 import select
 import signal
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -21,6 +22,8 @@ from witness import Witness, read_all, said_in_order
 
 from agentsdock.chats.dock import identify
 from agentsdock.guard import procs
+from agentsdock.guard.orphans import reap
+from agentsdock.guard.process_guard import LIBC, PR_SET_CHILD_SUBREAPER, become_subreaper
 from agentsdock.guard.sweep import SweepRecord, sweep
 from agentsdock.testing.server import ServerProcess, running_server
 
@@ -122,6 +125,25 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "AGENTSDOCK_CURSOR_POST_TERMINAL_EXIT_SECONDS": "0.3",
         "AGENTSDOCK_JOB_BUSY_RETRY_SECONDS": "5",
     }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def undertaker() -> Iterator[None]:
+    """Collect what dies while server and guards are dead: a storm leaves thousands of zombies a
+    second, and the init of a container may be too slow to keep the machine's pids free."""
+    done = threading.Event()
+
+    def collect() -> None:
+        while not done.wait(0.005):
+            reap(lambda _: True)
+
+    become_subreaper()
+    thread = threading.Thread(target=collect)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.fixture
