@@ -175,14 +175,14 @@ async def test_pressure_that_ends_while_its_deferral_is_written_is_not_missed(
     gate = trio.Event()
     append = house.store.append
 
-    async def slow_append(*unit):
-        await gate.wait()
-        return await append(*unit)
+    async def slow_append(session_id, events, changes):
+        if any(event.type == "turn_deferred" for event in events):
+            await gate.wait()
+        return await append(session_id, events, changes)
 
     memory["reason"] = "Only 100 MB are left."
-    process.exit(1)
-    await house.terminal(chat)
     house.store.append = slow_append
+    process.exit(1)
     await trio.sleep(20)
     memory["reason"] = None
     gate.set()
