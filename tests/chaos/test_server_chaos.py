@@ -134,7 +134,7 @@ def undertaker() -> Iterator[None]:
     done = threading.Event()
 
     def collect() -> None:
-        while not done.wait(0.005):
+        while not done.wait(0.05):
             reap(lambda _: True)
 
     become_subreaper()
