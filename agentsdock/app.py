@@ -20,6 +20,7 @@ from agentsdock.backends.protocol import Backend
 from agentsdock.backends.registry import make_backends
 from agentsdock.chats.admission import Admission
 from agentsdock.chats.chats import Chats
+from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.dock import Dock, Identity, identify
 from agentsdock.chats.draining import Drainer
@@ -90,7 +91,8 @@ async def _open_house(
     launcher = Launcher(
         settings, store, runtimes, backends, identity.server, identity.instance, address
     )
-    dispatcher = Dispatcher(registry, settings, runtimes, launcher, processes, house)
+    diffs = Diffs(settings, store, processes, identity.instance)
+    dispatcher = Dispatcher(registry, settings, runtimes, launcher, processes, diffs.of_run, house)
     if store.set_aside is not None:
         log.error("damaged database set aside; begun anew", kept_as=store.set_aside.name)
     loaded = await store.load()
@@ -98,6 +100,7 @@ async def _open_house(
     await recover(registry, loaded, identity.server, house)
     house.start_soon(Drainer(registry, settings, dispatcher, house).keep_draining)
     house.start_soon(dispatcher.capsules.keep)
+    house.start_soon(diffs.sweep)
     stopper = Stopper(registry, dispatcher, house)
     admission = Admission(registry, dispatcher, functools.partial(_measure, backends))
     chats = Chats(
@@ -111,7 +114,7 @@ async def _open_house(
         house,
     )
     queue = Queue(registry, dispatcher, admission, house)
-    return Dock(settings, identity, chats, queue, runtimes, feed, store, stopping)
+    return Dock(settings, identity, chats, queue, diffs, runtimes, feed, store, stopping)
 
 
 def _measure(backends: Mapping[str, Backend], name: str, prompt: str) -> None:

@@ -65,6 +65,10 @@ class Settings:
     capsule_bytes: int
     """Raw recording of one run; 0 records nothing."""
     capsules_total_bytes: int
+    code_diff_seconds: float
+    """For comparing a repository after a turn."""
+    code_diff_start_seconds: float
+    """What noting a repository's state may delay a turn; 0 notes nothing."""
     environ: Mapping[str, str] = field(repr=False)
     """The server's own environment, from which a CLI's is made."""
 
@@ -238,5 +242,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
         websocket_stall_seconds=read.number("WEBSOCKET_STALL_SECONDS", 10, floor=0.1),
         capsule_bytes=read.integer("CAPSULE_MAX_BYTES", 64 * MIB),
         capsules_total_bytes=read.integer("CAPSULES_TOTAL_BYTES", 1024 * MIB),
+        code_diff_seconds=read.number("CODE_DIFF_SNAPSHOT_TIMEOUT_SECONDS", 120, floor=1),
+        code_diff_start_seconds=read.number("CODE_DIFF_START_DELAY_SECONDS", 3, ceiling=120),
         environ=dict(environ),
     )

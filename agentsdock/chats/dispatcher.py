@@ -8,7 +8,7 @@ from agentsdock.backends.probing import Runtimes
 from agentsdock.chats.capsules import CapsuleKeeper, capsule_path
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.launching import Launch, Launcher
-from agentsdock.chats.live import LiveTurn, broken_ending
+from agentsdock.chats.live import LiveTurn, TurnDiffer, broken_ending
 from agentsdock.chats.pressure import Slots
 from agentsdock.chats.recorder import TurnRecorder
 from agentsdock.chats.registry import Registry, encoded
@@ -48,13 +48,16 @@ class Dispatcher:
         runtimes: Runtimes,
         launcher: Launcher,
         processes: ProcessLauncher,
+        differ: Callable[[str], TurnDiffer],
         nursery: trio.Nursery,
     ) -> None:
+        """``differ`` makes that of a run by its id."""
         self._registry = registry
         self._settings = settings
         self._runtimes = runtimes
         self._launcher = launcher
         self._processes = processes
+        self._differ = differ
         self._nursery = nursery
         self.drift = DriftRadar()
         self.capsules = CapsuleKeeper(settings, self._live_runs)
@@ -126,18 +129,20 @@ class Dispatcher:
 
     def _live_turn(self, chat: Chat, launch: Launch) -> LiveTurn:
         recorder = TurnRecorder(self._registry, chat, launch.run)
+        differ = self._differ(launch.run.id)
         runner = TurnRunner(
             launch.job,
             launch.machine,
             self._processes,
             recorder,
+            differ,
             capsule=self._capsule(launch),
             pace=self._pace,
             log=log.bind(chat=chat.id, run=launch.run.id),
         )
         if launch.refusal is not None:
             runner.fail(Code.PROMPT_TOO_LARGE, launch.refusal.message)
-        return LiveTurn(runner, launch.envelope, recorder, launch.version)
+        return LiveTurn(runner, launch.envelope, recorder, differ, launch.version)
 
     def _capsule(self, launch: Launch) -> CapsuleWriter | None:
         if launch.job.spec is None or not self._settings.capsule_bytes:
@@ -172,6 +177,8 @@ class Dispatcher:
             tree_empty=terminal.get("tree_empty"),
             seconds=terminal.get("wall_seconds"),
         )
+        with contained("snapshot not removed", run=live.run.id):
+            await live.differ.close()
         with contained("runtime not told of a turn", run=live.run.id):
             await self._tell_runtime(live, terminal)
             await self._runtimes.check(live.run.backend)
@@ -196,7 +203,8 @@ class Dispatcher:
         while True:
             try:
                 async with self._registry.changing(chat, live.settled) as put:
-                    committed = await self._registry.store.finish(live.run, events, [put])
+                    changes = [put, *live.kept(events)]
+                    committed = await self._registry.store.finish(live.run, events, changes)
             except (RunClosed, SessionGone, StoreClosed):
                 raise
             except StoreError as error:

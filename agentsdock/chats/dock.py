@@ -11,6 +11,7 @@ from attrs import frozen
 from agentsdock import __version__
 from agentsdock.backends.probing import Runtimes
 from agentsdock.chats.chats import Chats
+from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.queue import Queue
 from agentsdock.config import Settings
 from agentsdock.store.feed import Feed
@@ -34,6 +35,7 @@ class Dock:
     identity: Identity
     chats: Chats
     queue: Queue
+    diffs: Diffs
     runtimes: Runtimes
     feed: Feed
     store: Store

@@ -1,6 +1,7 @@
 """A turn that runs in a chat: its record, its runner and, at the end, its terminal event."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import trio
 from attrs import define, field
@@ -9,11 +10,23 @@ from agentsdock.backends.protocol import Envelope
 from agentsdock.chats import bindings
 from agentsdock.chats.recorder import TurnRecorder
 from agentsdock.model.codes import Code
-from agentsdock.model.events import Draft
+from agentsdock.model.events import Draft, Encoded
 from agentsdock.model.sessions import Session
 from agentsdock.model.turns import Run
+from agentsdock.store.protocol import Change, PutDiff
 from agentsdock.turns.ending import SUSPECT
-from agentsdock.turns.runner import TurnRunner
+from agentsdock.turns.runner import Differ, TurnRunner
+
+
+class TurnDiffer(Differ, Protocol):
+    """The ``Differ`` of one run, which keeps the patch that it made."""
+
+    patch: bytes | None
+    """Compressed; None where there is none."""
+
+    async def close(self) -> None:
+        """Remove what was noted; the turn is over."""
+        ...
 
 
 @define(eq=False)
@@ -23,6 +36,7 @@ class LiveTurn:
     runner: TurnRunner
     envelope: Envelope
     recorder: TurnRecorder
+    differ: TurnDiffer
     version: str | None = None
     """The CLI's, as it was probed."""
     ended: trio.Event = field(factory=trio.Event)
@@ -53,6 +67,12 @@ class LiveTurn:
         if self.terminal and self.terminal.get(SUSPECT):
             return bindings.resume_failed(session, backend)
         return session
+
+    def kept(self, events: Sequence[Encoded]) -> list[Change]:
+        """What is stored with the final events besides the session."""
+        patch = self.differ.patch
+        told = any(event.type == "code_diff" for event in events)
+        return [PutDiff(self.run.id, patch)] if told and patch is not None else []
 
     def receipt(self) -> dict[str, Any]:
         """What a stop tells of this turn: of its end too, once that is known."""

@@ -21,6 +21,7 @@ from agentsdock.store.protocol import (
     DropQueued,
     DropSession,
     KeepAnswer,
+    PutDiff,
     PutQueued,
     PutSession,
     RunClosed,
@@ -237,6 +238,11 @@ def _change(db: apsw.Connection, session_id: str, change: Change, now: float) ->
             db.execute("DELETE FROM queue WHERE id = ?", (queued_id,))
         case KeepAnswer():
             _keep(db, _chat(db, session_id), change, now)
+        case PutDiff(run_id, patch):
+            db.execute(
+                "INSERT INTO diffs (chat, run_id, patch) VALUES (?, ?, ?)",
+                (_chat(db, session_id), run_id, patch),
+            )
         case _:
             assert_never(change)
 
@@ -281,7 +287,7 @@ def _keep(db: apsw.Connection, chat: int, answer: KeepAnswer, now: float) -> Non
         raise AnswerExists(f"{answer.scope} holds the answer to another request under this key")
 
 
-_OF_A_CHAT = ("events", "runs", "queue", "answers")
+_OF_A_CHAT = ("events", "runs", "queue", "answers", "diffs")
 
 
 def tidy(db: apsw.Connection, now: float) -> bool:

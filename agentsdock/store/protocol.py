@@ -107,7 +107,15 @@ class KeepAnswer:
     expires_at: float
 
 
-Change = PutSession | DropSession | PutQueued | DropQueued | KeepAnswer
+@frozen
+class PutDiff:
+    """Keep what a run changed, for the chat of the unit.  ``patch`` is zlib-compressed."""
+
+    run_id: str
+    patch: bytes
+
+
+Change = PutSession | DropSession | PutQueued | DropQueued | KeepAnswer | PutDiff
 
 
 @frozen
@@ -226,6 +234,10 @@ class Store(Protocol):
 
         The last page is the empty one.  Long runs are read in many pages, as in read_from.
         """
+        ...
+
+    async def read_diff(self, session_id: str, run_id: str) -> bytes | None:
+        """The kept (compressed) patch of a run, if there is one.  Raises SessionGone."""
         ...
 
     async def aclose(self) -> None:

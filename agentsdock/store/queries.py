@@ -128,6 +128,15 @@ def run_events(
     return read_run(body), page
 
 
+def read_diff(db: apsw.Connection, session_id: str, run_id: str) -> bytes | None:
+    with one_moment(db):
+        chat, _ = _standing(db, session_id)
+        row = db.execute(
+            "SELECT patch FROM diffs WHERE chat = ? AND run_id = ?", (chat, run_id)
+        ).fetchone()
+    return row[0] if row else None
+
+
 def _page(
     db: apsw.Connection, sql: str, bindings: tuple[object, ...], max_bytes: int
 ) -> list[Committed]:

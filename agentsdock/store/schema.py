@@ -110,7 +110,19 @@ _FIRST: Migration = (
     """,
 )
 
-MIGRATIONS: Sequence[Migration] = (_FIRST,)
+_DIFFS: Migration = (
+    """
+    CREATE TABLE diffs (
+        id INTEGER PRIMARY KEY,
+        chat INTEGER NOT NULL,
+        run_id TEXT NOT NULL,
+        patch BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX diffs_by_run ON diffs (chat, run_id)",
+)
+
+MIGRATIONS: Sequence[Migration] = (_FIRST, _DIFFS)
 
 
 def version(connection: apsw.Connection) -> int:

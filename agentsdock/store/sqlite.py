@@ -30,6 +30,7 @@ from agentsdock.store.protocol import (
     KeepAnswer,
     Loaded,
     OnCommit,
+    PutDiff,
     StoreBusy,
     StoreClosed,
     StoreError,
@@ -307,6 +308,9 @@ class SqliteStore:
             lambda db: queries.run_events(db, run_id, after, max_bytes, max_rows)
         )
 
+    async def read_diff(self, session_id: str, run_id: str) -> bytes | None:
+        return await self._read(lambda db: queries.read_diff(db, session_id, run_id))
+
     async def _read(self, query: Callable[[apsw.Connection], T]) -> T:
         """Run a query in the reader's thread; a cancelled one is broken off in the engine."""
         if self._released:
@@ -331,7 +335,8 @@ class SqliteStore:
 
 def _size(unit: Unit) -> int:
     """Bytes that count as uncommitted; a small sum per row stands for all but the body."""
-    return sum(len(event.body) + 200 for event in unit.events) + 200
+    patches = sum(len(change.patch) for change in unit.changes if isinstance(change, PutDiff))
+    return sum(len(event.body) + 200 for event in unit.events) + patches + 200
 
 
 @asynccontextmanager

@@ -3,7 +3,9 @@
 All limits are characters; a result, marker included, never exceeds its limit.
 """
 
+from collections.abc import Iterable
 from io import StringIO
+from itertools import islice
 from typing import Any
 
 NAME_CHARS = 240
@@ -11,6 +13,8 @@ _ITEMS = 100
 _DEPTH = 32
 _SHORT = 800
 _SCALAR_COST = 8
+_PATHS = 1000
+_PATH_CHARS = 4096
 
 
 def head(text: str, limit: int, chars: int | None = None) -> str:
@@ -46,6 +50,12 @@ def tool_input(value: Any, limit: int) -> dict[str, Any]:
         value if isinstance(value, dict) else {"value": value}, _DEPTH
     )
     return bounded
+
+
+def paths(told: Iterable[Any]) -> tuple[str, ...]:
+    """The usable paths among the values where a call names its files, at most 1,000."""
+    usable = (path for path in told if isinstance(path, str) and 0 < len(path) <= _PATH_CHARS)
+    return tuple(islice((path for path in usable if "\0" not in path), _PATHS))
 
 
 def fits(json: bytes, limit: int) -> bool:

@@ -66,6 +66,13 @@ _MESSAGE_CHARS = 4_000
 _SYNTHETIC = "<synthetic>"
 _PROMPT_BLOCKS = frozenset({"text", "image", "document"})
 _TOKENS = range(1 << 53)
+_EDITS = {
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+    "Write": "file_path",
+}
+"""Tools that change a file, and where they name it."""
 _USAGE_NAMES = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
@@ -242,7 +249,8 @@ class ClaudeParser(JsonLineParser[Line]):
         self._open_call(call_id, name)
         given = read_value(use.input)
         shown = bounding.tool_input(given, self.spec.bounds.tool_chars)
-        self.emit(ToolStarted(call_id, name, shown, _timeout_seconds(name, given)))
+        timeout = _timeout_seconds(name, given)
+        self.emit(ToolStarted(call_id, name, shown, timeout, _edits(name, given)))
 
     def _open_call(self, call_id: str, name: str) -> None:
         limit = self.spec.bounds.tool_calls
@@ -350,6 +358,11 @@ def _is_api_failure(line: Assistant) -> bool:
     return read_value(line.message.model) == _SYNTHETIC and (
         read_value(line.error) is not None or line.is_api_error_message is True
     )
+
+
+def _edits(name: str, given: Any) -> tuple[str, ...]:
+    field = _EDITS.get(name)
+    return bounding.paths([given.get(field)]) if field and isinstance(given, dict) else ()
 
 
 def _timeout_seconds(name: str, given: Any) -> float | None:

@@ -187,6 +187,7 @@ class CodexParser(JsonLineParser[Line]):
                 item.id,
                 codex_items.call_name(item),
                 codex_items.call_input(item, self.spec.bounds),
+                edits=codex_items.edits(item),
             )
         )
 
@@ -209,6 +210,7 @@ class CodexParser(JsonLineParser[Line]):
                 ending.output,
                 ending.exit_code,
                 ending.output_chars,
+                codex_items.edits(item),
             )
         )
 

@@ -115,6 +115,13 @@ def call_input(item: Item, bounds: Bounds) -> dict[str, Any]:
     return bounding.tool_input(asked, bounds.tool_chars)
 
 
+def edits(item: Item) -> tuple[str, ...]:
+    """The files that a change of files names."""
+    changes = _value(item.fields.get("changes")) if item.type == "file_change" else None
+    told = changes if isinstance(changes, list) else []
+    return bounding.paths(change.get("path") for change in told if isinstance(change, dict))
+
+
 def read_ending(item: Item, limit: int) -> Ending:
     label = _value(item.fields.get("status"))
     label = label if isinstance(label, str) else None

@@ -240,8 +240,8 @@ class CursorParser(JsonLineParser[Line]):
         self._calls[call_id] = False
 
     def _start(self, call_id: str, call: cursor_tools.Call) -> None:
-        told, timeout = cursor_tools.read_input(call, self.spec.bounds)
-        self.emit(ToolStarted(call_id, call.name, told, timeout))
+        asked = cursor_tools.read_input(call, self.spec.bounds)
+        self.emit(ToolStarted(call_id, call.name, asked.shown, asked.timeout, asked.edits))
 
     def _complete(self, call_id: str, call: cursor_tools.Call, started: bool) -> None:
         ending = cursor_tools.read_ending(call.result, self.spec.bounds.tool_chars)
@@ -252,16 +252,18 @@ class CursorParser(JsonLineParser[Line]):
                 self._start(call_id, call)
             return
         self._calls[call_id] = True
+        asked = None if started else cursor_tools.read_input(call, self.spec.bounds)
         self.emit(
             ToolFinished(
                 call_id,
                 call.name,
-                None if started else cursor_tools.read_input(call, self.spec.bounds)[0],
+                asked and asked.shown,
                 ending.outcome,
                 ending.label,
                 ending.output,
                 ending.exit_code,
                 ending.output_chars,
+                asked.edits if asked else (),
             )
         )
         if ending.label == cursor_tools.NEEDS_CONFIRMATION:

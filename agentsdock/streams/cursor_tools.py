@@ -49,6 +49,7 @@ _KINDS = frozenset(
         "writeShellStdin",
     }
 )
+_EDITS = frozenset({"applyAgentDiff", "delete", "edit", "write"})
 _SIBLINGS = frozenset({"toolCallId", "hookAdditionalContexts", "startedAtMs", "completedAtMs"})
 
 NEEDS_CONFIRMATION = "needsConfirmation"
@@ -111,6 +112,15 @@ class Call(Struct, frozen=True, gc=False):
     id_beside: Any
     news: list[tuple[str, str]]
     """Kind and name of what is new in the envelope, to be counted."""
+
+
+class Asked(Struct, frozen=True, gc=False):
+    """What a call is to do: its arguments within their bounds, the timeout in seconds that a
+    shell call declares, and the files that an edit names."""
+
+    shown: dict[str, Any]
+    timeout: float | None = None
+    edits: tuple[str, ...] = ()
 
 
 class Ending(Struct, frozen=True, gc=False):
@@ -189,21 +199,21 @@ def call_id(told: Any, call: Call) -> str:
     raise schema_error("no usable call id", "tool_call", call.kind)
 
 
-def read_input(call: Call, bounds: Bounds) -> tuple[dict[str, Any], float | None]:
-    """The arguments within their bounds, and the timeout in seconds that a shell call declares."""
+def read_input(call: Call, bounds: Bounds) -> Asked:
     args = read_value(call.args)
     if args is None:
-        return {}, None
+        return Asked({})
     told = args if isinstance(args, dict) else {"value": args}
     seconds = _seconds(told.get("timeout")) if call.name == "shell" else None
+    edits = bounding.paths([told.get("path")]) if call.name in _EDITS else ()
     plan = told.get("plan") if call.kind == _PLAN else None
     if isinstance(plan, str):
         # The plan exists nowhere else in the stream, so it may be as long as any text.
         rest = bounding.tool_input({**told, "plan": None}, bounds.tool_chars)
-        return {**rest, "plan": bounding.head(plan, bounds.text_chars)}, seconds
+        return Asked({**rest, "plan": bounding.head(plan, bounds.text_chars)})
     if not bounding.fits(bytes(call.args), bounds.tool_chars):
         told = bounding.tool_input(told, bounds.tool_chars)
-    return told, seconds
+    return Asked(told, seconds, edits)
 
 
 def read_ending(result: dict[str, Raw], limit: int) -> Ending:

@@ -47,17 +47,21 @@ class Thought:
 
 @frozen
 class ToolStarted:
-    """``timeout_seconds`` is what the call declares for itself, if it does."""
+    """``timeout_seconds`` is what the call declares for itself, if it does.
+
+    ``edits`` are the files that an edit tool says to change, as the CLI writes their paths.
+    """
 
     call_id: str
     name: str
     input: Any
     timeout_seconds: float | None = None
+    edits: tuple[str, ...] = ()
 
 
 @frozen
 class ToolFinished:
-    """The first completion of a call.  ``input`` is set where no start has told it.
+    """The first completion of a call.  ``input`` and ``edits`` are set where no start told them.
 
     ``label`` is the CLI's own word for the outcome (``success``, ``spawnError``, ...);
     ``output_chars`` the length of the output before any cut.
@@ -71,6 +75,7 @@ class ToolFinished:
     output: str
     exit_code: int | None
     output_chars: int | None = None
+    edits: tuple[str, ...] = ()
 
 
 @frozen

@@ -114,6 +114,11 @@ class TurnMachine:
         return self._projection.open_calls
 
     @property
+    def edited(self) -> tuple[str, ...]:
+        """Files that the agent's edit tools have named so far."""
+        return self._projection.edited
+
+    @property
     def facts(self) -> StreamFacts:
         return self._parser.facts
 
@@ -227,6 +232,9 @@ class TurnMachine:
             self._end_unseen("The turn was ended without a verdict.")
         drafts += self._flush()
         drafts += self._projection.close_calls()
+        if end.diff is not None:
+            backend = self.turn.backend
+            drafts.append(self._projection.draft("code_diff", backend=backend, **end.diff))
         drafts += self._last_events(end)
         self._finished = True
         return drafts
@@ -402,6 +410,8 @@ class TurnMachine:
         }
         if self.session_id is not None:
             terminal["provider_session_id"] = self.session_id
+        if end.no_diff is not None:
+            terminal["code_diff_missing"] = end.no_diff
         if self._overrun and exit_code is None:
             terminal["exit_overrun"] = True
         return [*drafts, self._projection.draft("turn_finished", **common, **terminal)]

@@ -5,6 +5,7 @@ The parsers bound what they keep; the bounds here are what an event may carry wh
 
 import json
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 from agentsdock.model.events import Draft
@@ -22,6 +23,7 @@ from agentsdock.turns.diagnosis import clean, scrub
 from agentsdock.turns.verdicts import TurnFacts
 
 PROSE_CHARS = 200
+MAX_EDITED = 10_000
 
 
 class Projection:
@@ -33,6 +35,8 @@ class Projection:
         self._open: dict[str, dict[str, Any]] = {}
         self._timeouts: dict[str, float | None] = {}
         self._outcomes: Counter[Outcome] = Counter()
+        self._editing: dict[str, tuple[str, ...]] = {}
+        self._edited: dict[str, None] = {}
 
     @property
     def open_calls(self) -> dict[str, float | None]:
@@ -45,6 +49,12 @@ class Projection:
         counts = {outcome.value: self._outcomes[outcome] for outcome in Outcome}
         counts["unfinished"] += len(self._open)
         return {"total": sum(counts.values()), **counts}
+
+    @property
+    def edited(self) -> tuple[str, ...]:
+        """Files that edit tools named, in order; not those of refused calls, unless named again."""
+        began = (path for paths in self._editing.values() for path in paths)
+        return tuple(islice(dict.fromkeys((*self._edited, *began)), MAX_EDITED))
 
     def draft(self, type: str, **fields: Any) -> Draft:
         return Draft(type, {**self._common, **fields})
@@ -74,12 +84,17 @@ class Projection:
         tool = _tool(event)
         self._open[event.call_id] = tool
         self._timeouts[event.call_id] = event.timeout_seconds
+        if event.edits:
+            self._editing[event.call_id] = event.edits
         return self.draft("tool_started", tool=tool)
 
     def tool_finished(self, event: ToolFinished) -> Draft:
         tool = self._open.pop(event.call_id, None) or _tool(event)
         self._timeouts.pop(event.call_id, None)
         self._outcomes[event.outcome] += 1
+        edits = self._editing.pop(event.call_id, event.edits)
+        if event.outcome is not Outcome.REJECTED and len(self._edited) < MAX_EDITED:
+            self._edited.update(dict.fromkeys(edits))
         output = bounding.tail(event.output, self._facts.bounds.tool_chars)
         fields = _cut("output", output, event.output_chars or len(event.output))
         if event.label is not None:

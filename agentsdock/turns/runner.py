@@ -7,8 +7,8 @@ time is over.  Only then are there final events.
 
 import errno
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import trio
 from attrs import define, field, frozen
@@ -33,6 +33,8 @@ from agentsdock.turns.verdicts import StopReason, TurnEnd
 
 READ_BYTES = 256 * 1024
 STDERR_READ_BYTES = 64 * 1024
+HURRIED_DIFF_SECONDS = 5.0
+"""What a diff may take of a turn that somebody wants to be over."""
 END_SECONDS = 2.0
 """What ``GuardedProcess.end`` may take beyond its two graces, and as much again for us."""
 
@@ -45,6 +47,24 @@ class Recorder(Protocol):
     async def handed_over(self, process: GuardedProcess) -> None: ...
 
     async def acknowledged(self) -> None: ...
+
+
+class Differ(Protocol):
+    """Tells what a turn changed.  Its methods raise nothing but a cancellation."""
+
+    missing: str | None
+    """Why it cannot be told, once that is known."""
+
+    async def before(self, folder: str) -> None:
+        """Note the state of the folder's work tree, within a short bounded time."""
+        ...
+
+    async def after(self, edited: Sequence[str]) -> Mapping[str, Any] | None:
+        """What became of the files that the agent's edit tools named: fields of ``code_diff``.
+
+        None if nothing did, or where ``missing`` says why it is not known.
+        """
+        ...
 
 
 @frozen
@@ -111,6 +131,7 @@ class TurnRunner:
         machine: TurnMachine,
         launcher: Launcher,
         recorder: Recorder,
+        differ: Differ,
         *,
         capsule: CapsuleWriter | None,
         pace: trio.Semaphore | None,
@@ -120,10 +141,12 @@ class TurnRunner:
         self._machine = machine
         self._launcher = launcher
         self._recorder = recorder
+        self._differ = differ
         self._capsule = capsule
         self._pace = pace
         self._log = log
         self._scope = trio.CancelScope()
+        self._comparing = trio.CancelScope()
         self._outbox = Outbox()
         self._stderr = _Tail(job.limits.stderr_tail_bytes)
         self._stdout_wait = _PatientRead(job.limits.drain_seconds)
@@ -145,10 +168,12 @@ class TurnRunner:
     def stop(self, reason: StopReason, **meta: str) -> None:
         self._machine.stop(reason, **meta)
         self._scope.cancel()
+        self._hurry()
 
     def shut_down(self) -> None:
         self._machine.shutdown()
         self._scope.cancel()
+        self._hurry()
 
     def fail(self, code: Code, message: str) -> None:
         self._machine.fail(code, message)
@@ -179,6 +204,7 @@ class TurnRunner:
                     self._outbox.close()
         except* Exception as group:
             self._bug(group)
+        diff = await self._diff()
         return self._machine.finish(
             TurnEnd(
                 report=self._report,
@@ -186,8 +212,23 @@ class TurnRunner:
                 stderr_bytes=self._stderr.total,
                 wall_seconds=trio.current_time() - self._began,
                 startup_ms=self._startup_ms,
+                diff=diff,
+                no_diff=self._differ.missing if self._machine.edited else None,
             )
         )
+
+    def _hurry(self) -> None:
+        """Somebody wants the turn to be over."""
+        soon = trio.current_time() + HURRIED_DIFF_SECONDS
+        self._comparing.deadline = min(self._comparing.deadline, soon)
+
+    async def _diff(self) -> Mapping[str, Any] | None:
+        """What the agent's edit tools changed.  Nothing of it can fail the turn."""
+        edited = self._machine.edited
+        if edited:
+            with self._comparing:
+                return await self._differ.after(edited)
+        return None
 
     def _bug(self, group: BaseExceptionGroup) -> None:
         leaf: BaseException = group
@@ -217,6 +258,7 @@ class TurnRunner:
         try:
             with self._scope:
                 if self._job.spec is not None:
+                    await self._differ.before(self._job.spec.cwd)
                     process = await self._launch(self._job.spec)
                     if process is not None:
                         await self._live(process, self._job.spec.cwd)

@@ -93,13 +93,18 @@ class TurnFacts:
 
 @frozen
 class TurnEnd:
-    """What is known when the tree is gone.  ``report`` is None where nothing ever ran."""
+    """What is known when the tree is gone.  ``report`` is None where nothing ever ran.
+
+    ``diff`` are the fields of what the turn changed; ``no_diff`` says why that is not known.
+    """
 
     report: Report | None = None
     stderr_tail: str = field(default="", repr=False)
     stderr_bytes: int = 0
     wall_seconds: float | None = None
     startup_ms: float | None = None
+    diff: Mapping[str, Any] | None = None
+    no_diff: str | None = None
 
 
 def of_limit(cli: str, limit: Limit, seconds: float | None, queries: str) -> Verdict:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import trio
 from attrs import evolve
+from scripted_differ import ScriptedDiffer
 from scripted_guard import ScriptedLauncher, ScriptedProcess, settle
 
 from agentsdock import config
@@ -131,6 +132,8 @@ class House:
         self.launcher = launcher
         self.runtimes = runtimes
         self.backend = StubBackend()
+        self.differs = []
+        self.next_diff: dict = {}
         self.feed = Feed(store)
         self.registry = Registry(store, self.feed)
         backends = {"cursor": self.backend}
@@ -138,7 +141,7 @@ class House:
             settings, store, runtimes, backends, "identity", "instance", "http://127.0.0.1:1"
         )
         self.dispatcher = Dispatcher(
-            self.registry, settings, runtimes, launching, launcher, nursery
+            self.registry, settings, runtimes, launching, launcher, self._differ, nursery
         )
         self.drainer = Drainer(self.registry, settings, self.dispatcher, nursery)
         self.stopper = Stopper(self.registry, self.dispatcher, nursery)
@@ -154,6 +157,12 @@ class House:
             nursery,
         )
         self.queue = Queue(self.registry, self.dispatcher, admission, nursery)
+
+    def _differ(self, run_id):
+        differ = ScriptedDiffer(run_id)
+        vars(differ).update(self.next_diff)
+        self.differs.append(differ)
+        return differ
 
     def measure(self, text):
         self.backend.check_prompt(text)

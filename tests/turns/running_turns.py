@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
+from scripted_differ import ScriptedDiffer
 from scripted_guard import ScriptedLauncher, ScriptedProcess
 
 from agentsdock.guard.contract import LaunchSpec
@@ -76,11 +77,13 @@ class Turn:
         facts = TurnFacts(run_id=RUN, backend="cursor", **facts)
         self.machine = TurnMachine(facts, parser or CursorParser(ParserSpec(facts.resume_id)))
         launch = LaunchSpec(("/bin/agent",), {}, "/", "marker") if spec else None
+        self.differ = ScriptedDiffer()
         self.runner = TurnRunner(
             TurnJob(launch, ("agent", "-p", "<prompt>"), limits),
             self.machine,
             self.launcher,
             self.ledger,
+            self.differ,
             capsule=capsule,
             pace=pace,
             log=get_logger(),

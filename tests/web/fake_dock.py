@@ -141,6 +141,15 @@ class FakeQueue:
         return {"ok": True, "queued_id": queued_id}
 
 
+class FakeDiffs:
+    def __init__(self, chats):
+        self._note = chats._note
+
+    async def patch(self, session_id, run_id):
+        await self._note("patch_of", session_id, run_id)
+        return b"diff --git a/x b/x\n\xff\n"
+
+
 class FakeRuntimes:
     def __init__(self):
         self.refreshed = []
@@ -162,6 +171,7 @@ class FakeDock:
         self.store = MemoryStore()
         self.chats = FakeChats(self.store)
         self.queue = FakeQueue(self.chats)
+        self.diffs = FakeDiffs(self.chats)
         self.runtimes = FakeRuntimes()
         self.feed = Feed(self.store)
         self.stopping = trio.Event()
