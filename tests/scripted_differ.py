@@ -18,13 +18,11 @@ class ScriptedDiffer:
         self.closed = False
 
     async def before(self, folder):
-        await trio.lowlevel.checkpoint()
         if self.noting is not None:
             await self.noting.wait()
         self.noted = folder
 
     async def after(self, edited):
-        await trio.lowlevel.checkpoint()
         self.edited.append(tuple(edited))
         if self.comparing is not None:
             self.missing = "not in time"
@@ -33,5 +31,4 @@ class ScriptedDiffer:
         return self.found
 
     async def close(self):
-        await trio.lowlevel.checkpoint()
         self.closed = True
