@@ -22,8 +22,10 @@ from agentsdock.model.sessions import Head
 from agentsdock.store.protocol import (
     DropQueued,
     DropSession,
+    PutDiff,
     PutQueued,
     PutSession,
+    RunClosed,
     SessionGone,
     Store,
 )
@@ -180,3 +182,25 @@ async def test_events_with_their_own_time_keep_it(store: Store):
     (committed,) = await store.append(sid(), [event(ts=T0)])
     assert committed.decode()["ts"] == T0
     assert texts(await everything(store, sid())) == ["hello"]
+
+
+async def test_a_patch_is_kept_with_the_end_of_its_run_and_belongs_to_its_chat(store: Store):
+    await create(store, 0)
+    await create(store, 1)
+    await store.claim(run(), [started()])
+    await store.finish(run(), [ended()], [PutDiff(run().id, b"patch")])
+    assert await store.read_diff(sid(0), run().id) == b"patch"
+    assert await store.read_diff(sid(1), run().id) is None
+    assert await store.read_diff(sid(0), "run_other") is None
+    await store.append(sid(0), (), [DropSession(sid(0))])
+    with pytest.raises(SessionGone):
+        await store.read_diff(sid(0), run().id)
+
+
+async def test_a_patch_whose_run_cannot_be_finished_is_not_kept(store: Store):
+    await create(store)
+    await store.claim(run(), [started()])
+    await store.finish(run(), [ended()])
+    with pytest.raises(RunClosed):
+        await store.finish(run(), [ended()], [PutDiff(run().id, b"patch")])
+    assert await store.read_diff(sid(), run().id) is None
