@@ -29,6 +29,8 @@ NUMBERS = [
     ("WEBSOCKET_STALL_SECONDS", lambda s: s.websocket_stall_seconds, 10, 0.1),
     ("CAPSULE_MAX_BYTES", lambda s: s.capsule_bytes, 64 * MIB, 0),
     ("CAPSULES_TOTAL_BYTES", lambda s: s.capsules_total_bytes, 1024 * MIB, 0),
+    ("CODE_DIFF_SNAPSHOT_TIMEOUT_SECONDS", lambda s: s.code_diff_seconds, 120, 1),
+    ("CODE_DIFF_START_DELAY_SECONDS", lambda s: s.code_diff_start_seconds, 3, 0),
 ]
 
 
