@@ -17,7 +17,18 @@ _RUNTIME_SWITCHES = ("NODE_OPTIONS", "LD_PRELOAD", "PYTHON", "DYLD_")
 _NESTING = ("CLAUDECODE",)
 # Handles of the service manager that started the server.
 _SERVICE = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_")
-_DROPPED = _OURS + _RUNTIME_SWITCHES + _NESTING + _SERVICE
+# They aim git at a repository, whatever folder it is called in.
+_REPOSITORY = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_WORK_TREE",
+)
+_DROPPED = _OURS + _RUNTIME_SWITCHES + _NESTING + _SERVICE + _REPOSITORY
 # Set but empty they are taken for a wrong key, not for none.
 _KEYS = ("CURSOR_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CODEX_API_KEY")
 
