@@ -55,15 +55,22 @@ class Chat:
 
     async def until_idle(self):
         """The latest sequence number, once nothing waits and every run has ended."""
-        while not is_over(page := await self.call("GET", "?limit=1000")):
-            await self.until(len, page["latest_seq"])
+        page = await self.page()
+        while not is_over(before := page, page := await self.page()):
+            if not is_over(before, before):
+                await self.until(len, before["latest_seq"])
         return page["latest_seq"]
 
+    async def page(self):
+        return await self.call("GET", "?limit=1000")
 
-def is_over(page):
+
+def is_over(before, page):
+    """The rows in a page may be later than its events, so the page before it counts too."""
     types = [event["type"] for event in page["events"]]
     ended = sum(types.count(type) for type in TERMINALS)
-    return not page["queued_turns"] and types.count("turn_started") == ended
+    waiting = before["queued_turns"] or page["queued_turns"]
+    return not waiting and types.count("turn_started") == ended
 
 
 @pytest.fixture
@@ -221,9 +228,9 @@ def test_a_crash_leaves_the_queue_as_it_was_last_acknowledged(environment, tmp_p
 
     with running_server(state, environment) as server, client(server) as http:
         place = f"/api/sessions/{chat_id}"
-        page = http.get(place, params={"limit": 1000}).json()
-        while not paused and not is_over(page):  # the queue goes on by itself
-            page = http.get(place, params={"limit": 1000}).json()
+        page = before = http.get(place, params={"limit": 1000}).json()
+        while not paused and not is_over(before, page):  # the queue goes on by itself
+            before, page = page, http.get(place, params={"limit": 1000}).json()
         begun = [e for e in page["events"] if e["type"] == "turn_started" and "queued_id" in e]
         whole = [(e["queued_id"], e["prompt"]) for e in begun]
         rows = [(row["queued_id"], row["prompt"]) for row in page["queued_turns"]]
