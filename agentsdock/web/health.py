@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import wsproto
 from quart import Blueprint, request
 
+from agentsdock.chats.folders import MOST_RESULTS
 from agentsdock.config import Settings
 from agentsdock.model.sessions import BACKENDS, CURSOR_PERMISSION_MODES
 from agentsdock.web.errors import Answer, answer
@@ -54,6 +55,12 @@ def capabilities(*, has_token: bool) -> dict[str, Any]:
             if has_token
             else "This server has no token.",
             version=1,
+        ),
+        "working_directory_completion": _capability(
+            True,
+            "Folders of this machine can be completed.",
+            version=1,
+            max_results=MOST_RESULTS,
         ),
         "scheduled_jobs": _capability(
             False,
