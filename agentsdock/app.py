@@ -26,6 +26,7 @@ from agentsdock.chats.dock import Dock, Identity, identify
 from agentsdock.chats.draining import Drainer
 from agentsdock.chats.launching import Launcher
 from agentsdock.chats.queue import Queue
+from agentsdock.chats.reading import Reading
 from agentsdock.chats.recovery import recover
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.sessions import Sessions
@@ -113,8 +114,18 @@ async def _open_house(
         admission,
         house,
     )
-    queue = Queue(registry, dispatcher, admission, house)
-    return Dock(settings, identity, chats, queue, diffs, runtimes, feed, store, stopping)
+    return Dock(
+        settings=settings,
+        identity=identity,
+        chats=chats,
+        queue=Queue(registry, dispatcher, admission, house),
+        diffs=diffs,
+        reading=Reading(settings, store, registry),
+        runtimes=runtimes,
+        feed=feed,
+        store=store,
+        stopping=stopping,
+    )
 
 
 def _measure(backends: Mapping[str, Backend], name: str, prompt: str) -> None:

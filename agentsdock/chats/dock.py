@@ -13,6 +13,7 @@ from agentsdock.backends.probing import Runtimes
 from agentsdock.chats.chats import Chats
 from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.queue import Queue
+from agentsdock.chats.reading import Reading
 from agentsdock.config import Settings
 from agentsdock.store.feed import Feed
 from agentsdock.store.protocol import Store
@@ -36,6 +37,7 @@ class Dock:
     chats: Chats
     queue: Queue
     diffs: Diffs
+    reading: Reading
     runtimes: Runtimes
     feed: Feed
     store: Store

@@ -15,6 +15,23 @@ TERMINAL_TYPES = frozenset({"turn_finished", "turn_stopped"})
 INTERNAL_TYPES = frozenset({"raw_event"})
 """Left out of pages and catch-ups that ask for ``visible`` events."""
 
+INNER_TYPES = frozenset(
+    {
+        "assistant_text",
+        "idle_warning",
+        "process_started",
+        "provider_session",
+        "raw_event",
+        "reasoning_summary",
+        "subagent_state",
+        "tool_finished",
+        "tool_started",
+    }
+)
+"""What comes in numbers inside a turn.  The outline of a chat is made of all other types."""
+TRACE_TYPES = frozenset({"code_diff", "reasoning_summary", "tool_finished", "tool_started"})
+"""What a turn did on its way."""
+
 _AGENT_ALWAYS = frozenset(
     {
         "error",

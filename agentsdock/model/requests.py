@@ -96,6 +96,8 @@ class ReadPage:
     tail: bool = True
     visible: bool = False
     compact: bool = False
+    semantic: bool = False
+    """``limit`` counts landmarks instead of events."""
 
 
 @frozen

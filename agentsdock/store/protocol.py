@@ -218,6 +218,46 @@ class Store(Protocol):
         """
         ...
 
+    async def outline(
+        self, session_id: str, after: int, *, max_bytes: int = 1024 * 1024, max_rows: int = 1000
+    ) -> tuple[list[Committed], list[tuple[int, str]], int]:
+        """The chat's next events that are no ``INNER_TYPES``, then (seq, type) of its
+        ``TRACE_TYPES``, and the sequence number up to which both are complete.
+
+        Raises SessionGone.
+        """
+        ...
+
+    async def spans(
+        self, session_id: str, wanted: Sequence[tuple[int, int]]
+    ) -> list[list[Committed]]:
+        """Of each (first, last) sequence number: the first events that are no ``INNER_TYPES``,
+        the newest events, and the newest of ``TRACE_TYPES``; a bounded number of each.
+
+        Raises SessionGone.
+        """
+        ...
+
+    async def trace(
+        self,
+        session_id: str,
+        run_id: str,
+        window: tuple[int, int],
+        *,
+        limit: int,
+        max_bytes: int = 16 * 1024 * 1024,
+    ) -> list[Committed]:
+        """A run's events of ``TRACE_TYPES`` from one sequence number to another, both
+        included.  Raises SessionGone.
+        """
+        ...
+
+    async def subagents(
+        self, session_id: str, after: int, *, max_bytes: int = 1024 * 1024, max_rows: int = 1000
+    ) -> list[Committed]:
+        """The chat's next ``subagent_state`` events.  Raises SessionGone."""
+        ...
+
     async def answer(self, scope: str, key: str) -> KeepAnswer | None:
         """An unexpired kept answer."""
         ...

@@ -21,8 +21,8 @@ def read_from(
     db: apsw.Connection, session_id: str, after: int, max_bytes: int, max_rows: int
 ) -> list[Committed]:
     with one_moment(db):
-        chat, _ = _standing(db, session_id)
-        return _page(
+        chat, _ = standing(db, session_id)
+        return page(
             db,
             "SELECT seq, type, run_id, body FROM events INDEXED BY events_by_seq"
             " WHERE chat = ? AND seq > ? ORDER BY seq LIMIT ?",
@@ -44,7 +44,7 @@ def read_page(
 ) -> tuple[list[Committed], int]:
     """See the protocol.  Both answers are of one moment."""
     with one_moment(db):
-        chat, last = _standing(db, session_id)
+        chat, last = standing(db, session_id)
         first = max(after, 0) + 1
         if before is not None:
             last = min(last, before - 1)
@@ -55,7 +55,7 @@ def read_page(
         hidden = _count(db, chat, types, first, last)
         marks = ", ".join("?" * len(types))
         order = "DESC" if tail else "ASC"
-        page = _page(
+        found = page(
             db,
             "SELECT seq, type, run_id, body FROM events INDEXED BY events_by_seq"  # noqa: S608
             " WHERE chat = ? AND seq BETWEEN ? AND ?"
@@ -63,10 +63,10 @@ def read_page(
             (chat, first, last, *types, limit),
             max_bytes,
         )
-    return page[::-1] if tail else page, last - first + 1 - hidden
+    return found[::-1] if tail else found, last - first + 1 - hidden
 
 
-def _standing(db: apsw.Connection, session_id: str) -> tuple[int, int]:
+def standing(db: apsw.Connection, session_id: str) -> tuple[int, int]:
     """The chat's number and its last sequence number."""
     row = db.execute(
         "SELECT chat, (SELECT seq FROM heads WHERE heads.chat = sessions.chat)"
@@ -118,35 +118,36 @@ def run_events(
         if row is None:
             return None, []
         chat, first, last, body = row
-        page = _page(
+        found = page(
             db,
             "SELECT seq, type, run_id, body FROM events INDEXED BY events_by_seq"
             " WHERE chat = ? AND seq BETWEEN ? AND ? AND run_id = ? ORDER BY seq LIMIT ?",
             (chat, max(first, after + 1), last, run_id, max_rows),
             max_bytes,
         )
-    return read_run(body), page
+    return read_run(body), found
 
 
 def read_diff(db: apsw.Connection, session_id: str, run_id: str) -> bytes | None:
     with one_moment(db):
-        chat, _ = _standing(db, session_id)
+        chat, _ = standing(db, session_id)
         row = db.execute(
             "SELECT patch FROM diffs WHERE chat = ? AND run_id = ?", (chat, run_id)
         ).fetchone()
     return row[0] if row else None
 
 
-def _page(
+def page(
     db: apsw.Connection, sql: str, bindings: tuple[object, ...], max_bytes: int
 ) -> list[Committed]:
-    page: list[Committed] = []
+    """Rows of (seq, type, run_id, body) up to ``max_bytes``: at least one if there is any."""
+    found: list[Committed] = []
     size = 0
     with closing(db.execute(sql, bindings)) as rows:
         for row in rows:
             event = Committed(*row)
             size += len(event.body)
-            if page and size > max_bytes:
+            if found and size > max_bytes:
                 break
-            page.append(event)
-    return page
+            found.append(event)
+    return found

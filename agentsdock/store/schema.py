@@ -122,7 +122,21 @@ _DIFFS: Migration = (
     "CREATE UNIQUE INDEX diffs_by_run ON diffs (chat, run_id)",
 )
 
-MIGRATIONS: Sequence[Migration] = (_FIRST, _DIFFS)
+# What frames a turn, and what is told of its inside: few rows each, read without the others.
+_OUTLINE: Migration = (
+    """
+    CREATE INDEX events_outline ON events (chat, seq)
+    WHERE type NOT IN ('assistant_text', 'idle_warning', 'process_started', 'provider_session',
+        'raw_event', 'reasoning_summary', 'subagent_state', 'tool_finished', 'tool_started')
+    """,
+    """
+    CREATE INDEX events_trace ON events (chat, seq, type)
+    WHERE type IN ('code_diff', 'reasoning_summary', 'tool_finished', 'tool_started')
+    """,
+    "CREATE INDEX events_subagents ON events (chat, seq) WHERE type = 'subagent_state'",
+)
+
+MIGRATIONS: Sequence[Migration] = (_FIRST, _DIFFS, _OUTLINE)
 
 
 def version(connection: apsw.Connection) -> int:

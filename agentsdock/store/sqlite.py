@@ -20,7 +20,7 @@ from attrs import define, field
 from agentsdock.model.events import TERMINAL_TYPES, Committed, Encoded
 from agentsdock.model.sessions import Head
 from agentsdock.model.turns import Run
-from agentsdock.store import ledger, loading, queries
+from agentsdock.store import ledger, loading, outline, queries
 from agentsdock.store.engine import WAL_BYTES, log_bytes, translate, truncate_log
 from agentsdock.store.files import Opened, open_files
 from agentsdock.store.ledger import Claim, Finish, Renew, Unit
@@ -290,6 +290,38 @@ class SqliteStore:
                 without=without,
                 max_bytes=max_bytes,
             )
+        )
+
+    async def outline(
+        self, session_id: str, after: int, *, max_bytes: int = 1024 * 1024, max_rows: int = 1000
+    ) -> tuple[list[Committed], list[tuple[int, str]], int]:
+        return await self._read(
+            lambda db: outline.outline(db, session_id, after, max_bytes, max_rows)
+        )
+
+    async def spans(
+        self, session_id: str, wanted: Sequence[tuple[int, int]]
+    ) -> list[list[Committed]]:
+        return await self._read(lambda db: outline.spans(db, session_id, wanted))
+
+    async def trace(
+        self,
+        session_id: str,
+        run_id: str,
+        window: tuple[int, int],
+        *,
+        limit: int,
+        max_bytes: int = 16 * 1024 * 1024,
+    ) -> list[Committed]:
+        return await self._read(
+            lambda db: outline.trace(db, session_id, run_id, window, limit, max_bytes)
+        )
+
+    async def subagents(
+        self, session_id: str, after: int, *, max_bytes: int = 1024 * 1024, max_rows: int = 1000
+    ) -> list[Committed]:
+        return await self._read(
+            lambda db: outline.subagents(db, session_id, after, max_bytes, max_rows)
         )
 
     async def answer(self, scope: str, key: str) -> KeepAnswer | None:

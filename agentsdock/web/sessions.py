@@ -71,7 +71,6 @@ def read_patch(body: Body, settings: Settings) -> PatchSession:
 
 
 def read_page(query: Query, settings: Settings) -> ReadPage:
-    """A semantic page is answered as a visible one; clients then fall back by themselves."""
     mode = query.text("page_mode")
     if mode not in ("", "semantic"):
         raise BadRequest("page_mode must be semantic")
@@ -83,8 +82,9 @@ def read_page(query: Query, settings: Settings) -> ReadPage:
         before=query.integer("semantic_before", before) if semantic else before,
         limit=min(max(limit, 1), settings.max_event_response_limit),
         tail=query.flag("tail", True),
-        visible=query.flag("visible", False) or semantic,
+        visible=query.flag("visible", False),
         compact=query.flag("compact", False),
+        semantic=semantic,
     )
 
 
@@ -108,7 +108,9 @@ def blueprint(dock: "Dock") -> Blueprint:
 
     @sessions.get("/api/sessions/<session_id>")
     async def page(session_id: str) -> Answer:
-        return answer(await chats.page(session_id, read_page(Query(request.args), settings)))
+        wanted = read_page(Query(request.args), settings)
+        read = dock.reading.semantic_page if wanted.semantic else chats.page
+        return answer(await read(session_id, wanted))
 
     @sessions.patch("/api/sessions/<session_id>")
     async def patch(session_id: str) -> Answer:

@@ -172,6 +172,7 @@ class FakeDock:
         self.chats = FakeChats(self.store)
         self.queue = FakeQueue(self.chats)
         self.diffs = FakeDiffs(self.chats)
+        self.reading = None
         self.runtimes = FakeRuntimes()
         self.feed = Feed(self.store)
         self.stopping = trio.Event()

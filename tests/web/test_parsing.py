@@ -224,9 +224,11 @@ def test_a_page_has_bounds_and_defaults():
     assert read_page(Query({"after": "9" * 19}), BASE).after == 2**53 - 1
 
 
-def test_a_semantic_page_is_answered_as_a_visible_one():
+def test_a_semantic_page_has_a_cursor_of_its_own():
     page = read_page(Query({"page_mode": "semantic", "semantic_before": "7", "before": "9"}), BASE)
-    assert page == ReadPage(before=7, visible=True)
+    assert (page.semantic, page.before) == (True, 7)
+    assert read_page(Query({"page_mode": "semantic", "before": "9"}), BASE).before == 9
+    assert not read_page(Query({"semantic_before": "7"}), BASE).semantic
     assert refusal(read_page, Query({"page_mode": "other"}), BASE).status == 400
 
 

@@ -1,0 +1,150 @@
+"""Reading a timeline by its landmarks: semantic pages, the index, traces, helpers.
+
+An outline is built from the few events that frame turns and is kept for the chats that were
+read last, so that it only has to be brought up to date.
+"""
+
+from collections import OrderedDict
+from typing import Any
+
+import msgspec
+import trio
+from attrs import field, frozen
+
+from agentsdock.chats.chat import Chat
+from agentsdock.chats.registry import Registry
+from agentsdock.config import Settings
+from agentsdock.model.errors import NotFound
+from agentsdock.model.events import Committed
+from agentsdock.model.requests import ReadPage
+from agentsdock.model.times import iso_now
+from agentsdock.store.protocol import Store
+from agentsdock.timeline.landmarks import Outline
+from agentsdock.timeline.semantic import select, window
+from agentsdock.timeline.subagents import Subagents
+
+KEPT_LANDMARKS = 20_000
+"""Of all outlines together; the chats that were not read for longest go first."""
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+@frozen
+class Reading:
+    """Every method raises NotFound for a chat or run that is not there."""
+
+    settings: Settings
+    store: Store
+    registry: Registry
+    _outlines: "OrderedDict[str, Outline]" = field(factory=OrderedDict, init=False)
+    _building: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def semantic_page(self, session_id: str, request: ReadPage) -> bytes:
+        """The body of ``GET /api/sessions/{id}?page_mode=semantic``."""
+        chat = self.registry.require(session_id)
+        outline = await self._outline(chat)
+        tail = request.tail and request.after <= 0
+        shown = window(
+            outline,
+            after=request.after,
+            before=request.before,
+            limit=request.limit,
+            tail=tail,
+        )
+        wanted = [(landmark.start_seq, landmark.end_seq) for landmark in shown.landmarks]
+        rows = await self.store.spans(chat.id, wanted)
+        events = [_decoded(span) for span in rows]
+        fields = {
+            "session": chat.detail(),
+            "queued_turns": chat.rows(),
+            "events": select(list(zip(shown.landmarks, events, strict=True))),
+            "events_omitted_before": shown.omitted_before,
+            "events_omitted_after": shown.omitted_after,
+            "latest_seq": chat.head.seq,
+            "event_count": shown.total,
+            "semantic_item_count": len(shown.landmarks),
+            "semantic_total": shown.total,
+            "semantic_omitted_before": shown.omitted_before,
+            "semantic_omitted_after": shown.omitted_after,
+            "next_semantic_before": shown.next_before,
+        }
+        return _encode(fields)
+
+    async def index(self, session_id: str) -> dict[str, Any]:
+        """The body of ``GET …/timeline-index``."""
+        chat = self.registry.require(session_id)
+        outline = await self._outline(chat)
+        return {
+            "session_id": chat.id,
+            "landmarks": [landmark.public() for landmark in outline],
+            "latest_seq": chat.head.seq,
+            "event_count": chat.head.seq,
+            "generated_at": iso_now(),
+        }
+
+    async def trace(
+        self, session_id: str, run_id: str, *, anchor: int | None, after: int, limit: int
+    ) -> bytes:
+        """The body of ``GET …/runs/{run_id}/trace``.
+
+        ``anchor`` is any sequence number of the turn that is meant, where several share a run.
+        """
+        chat = self.registry.require(session_id)
+        turns = [turn for turn in await self._outline(chat) if turn.run_id == run_id]
+        spans = [(turn.start_seq, turn.end_seq) for turn in turns] or await self._span(chat, run_id)
+        if anchor is not None:
+            spans = [span for span in spans if span[0] <= anchor <= span[1]] or spans[-1:]
+        if not spans:
+            raise NotFound("run not found")
+        first, last = spans[0][0], spans[-1][1]
+        rows = await self.store.trace(
+            chat.id, run_id, (max(first, after + 1), last), limit=limit + 1
+        )
+        shown = rows[:limit]
+        rest = {
+            "has_more": len(rows) > limit,
+            "next_after": shown[-1].seq if shown else after,
+        }
+        return b'{"events":[' + b",".join(row.body for row in shown) + b"]," + _encode(rest)[1:]
+
+    async def subagents(self, session_id: str, limit: int) -> dict[str, Any]:
+        """The body of ``GET …/subagents``."""
+        chat = self.registry.require(session_id)
+        helpers = Subagents()
+        after = 0
+        while rows := await self.store.subagents(chat.id, after):
+            helpers.add(_decoded(rows))
+            after = rows[-1].seq
+        found = helpers.newest(limit)
+        return {"session_id": chat.id, **found, "latest_seq": chat.head.seq}
+
+    async def _span(self, chat: Chat, run_id: str) -> list[tuple[int, int]]:
+        """Of a run that is no turn landmark of its own: a job's, a digest's."""
+        run, rows = await self.store.run_events(run_id, max_rows=1)
+        if run is None or run.session_id != chat.id or not rows:
+            return []
+        return [(rows[0].seq, chat.head.seq)]
+
+    async def _outline(self, chat: Chat) -> Outline:
+        """Up to date with what is committed.  One is built at a time."""
+        async with self._building:
+            outline = self._outlines.setdefault(chat.id, Outline())
+            self._outlines.move_to_end(chat.id)
+            while outline.seq < chat.head.seq:
+                rows, trace, reach = await self.store.outline(chat.id, outline.seq)
+                outline.add(_decoded(rows))
+                outline.add_trace(trace)
+                outline.reach(reach)
+            self._forget_some()
+            return outline
+
+    def _forget_some(self) -> None:
+        kept = sum(len(outline) for outline in self._outlines.values())
+        while kept > KEPT_LANDMARKS and len(self._outlines) > 1:
+            _, oldest = self._outlines.popitem(last=False)
+            kept -= len(oldest)
+
+
+def _decoded(rows: list[Committed]) -> list[dict[str, Any]]:
+    return [_decode(row.body) for row in rows]

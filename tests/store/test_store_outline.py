@@ -1,0 +1,115 @@
+"""The outline of a chat is read through indexes of its own, however much lies between."""
+
+import time
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from store_samples import chat, create, event, sid
+
+from agentsdock.model.events import INNER_TYPES, TRACE_TYPES
+from agentsdock.store import ledger, outline, schema
+from agentsdock.store.protocol import PutSession, SessionGone, Store
+from agentsdock.store.sqlite import open_store
+
+KINDS = ("turn_started", "assistant_text", "tool_started", "reasoning_summary", "turn_queued")
+
+
+def database(kinds):
+    db = apsw.Connection(":memory:")
+    schema.migrate(db)
+    events = [event(kind=kind) for kind in kinds]
+    unit = ledger.Unit(sid(), tuple(events), (PutSession(chat()),))
+    [done] = ledger.commit(db, [unit], 0)
+    assert isinstance(done, ledger.Done)
+    return db
+
+
+@given(st.lists(st.sampled_from(KINDS), max_size=30), st.integers(0, 30), st.integers(1, 9))
+def test_outline_and_trace_are_read_on_from_where_both_reach(kinds, after, rows):
+    db = database(kinds)
+    numbered = list(enumerate(kinds, 1))
+    outer, traced, at = [], [], after
+    while at < len(kinds):
+        found, trace, reach = outline.outline(db, sid(), at, 1 << 20, rows)
+        assert reach > at
+        outer += [row.seq for row in found]
+        traced += trace
+        at = reach
+    assert outer == [seq for seq, kind in numbered if seq > after and kind not in INNER_TYPES]
+    assert traced == [(seq, kind) for seq, kind in numbered if seq > after and kind in TRACE_TYPES]
+
+
+def test_the_indexes_leave_out_just_the_types_that_the_model_names():
+    db = database([])
+    inner = {kind for kind in (*INNER_TYPES, "turn_started", "new_type") if not _is_outer(db, kind)}
+    assert inner == INNER_TYPES
+    assert all(f"'{kind}'" in outline.TRACE for kind in TRACE_TYPES)
+    assert outline.TRACE.count("'") == 2 * len(TRACE_TYPES)
+
+
+def _is_outer(db, kind):
+    sql = f"SELECT {outline.OUTLINE} FROM (SELECT ? AS type)"
+    return bool(db.execute(sql, (kind,)).fetchone()[0])
+
+
+async def test_a_span_is_read_at_both_ends(store: Store):
+    await create(store)
+    kinds = ["turn_started", "tool_started", *["assistant_text"] * 40, "turn_finished"]
+    await store.append(sid(), [event(kind=kind) for kind in kinds])
+    [span, inner] = await store.spans(sid(), [(1, len(kinds)), (3, 5)])
+    assert [row.type for row in span[:2]] == ["turn_started", "tool_started"]
+    assert span[-1].type == "turn_finished"
+    assert len(span) == 2 + outline.SPAN_NEWEST_ROWS
+    assert [row.seq for row in inner] == [3, 4, 5]
+
+
+async def test_the_trace_of_a_run_holds_its_own_rows_only(store: Store):
+    await create(store)
+    runs = ["run_a", "run_b"]
+    await store.append(sid(), [event(kind="tool_started", run_id=run) for run in runs * 3])
+    rows = await store.trace(sid(), "run_a", (2, 6), limit=5)
+    assert [row.seq for row in rows] == [3, 5]
+
+
+async def test_a_chat_that_is_gone_has_no_outline(store: Store):
+    for read in (
+        store.outline(sid(), 0),
+        store.spans(sid(), [(1, 2)]),
+        store.trace(sid(), "run_a", (1, 2), limit=1),
+        store.subagents(sid(), 0),
+    ):
+        with pytest.raises(SessionGone):
+            await read
+
+
+async def test_a_database_of_an_earlier_version_gets_its_outline(folder):
+    async with open_store(folder) as store:
+        await create(store)
+        await store.append(
+            sid(), [event(kind="turn_started"), event(), event(kind="subagent_state")]
+        )
+    db = apsw.Connection(str(folder / "agentsdock.db"))
+    for name in ("events_outline", "events_trace", "events_subagents"):
+        db.execute(f"DROP INDEX {name}")
+    db.pragma("user_version", 2)
+    db.close()
+    async with open_store(folder) as store:
+        rows, _, reach = await store.outline(sid(), 0)
+        assert ([row.seq for row in rows], reach) == ([1], 3)
+        assert [row.seq for row in await store.subagents(sid(), 0)] == [3]
+
+
+async def test_the_outline_of_a_very_long_chat_costs_what_its_turns_cost(store: Store):
+    await create(store)
+    inner = [event("x" * 850) for _ in range(1999)]
+    for _ in range(50):
+        await store.append(sid(), [event(kind="turn_started"), *inner])
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        rows, _, reach = await store.outline(sid(), 0)
+        took.append(time.perf_counter() - start)
+        assert (len(rows), reach) == (50, 100_000)
+    assert min(took) < 0.010
