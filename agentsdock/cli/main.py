@@ -18,6 +18,7 @@ COMMANDS = {
     "queue": "agentsdock.cli.queue:queue",
     "sessions": "agentsdock.cli.sessions:sessions",
     "replay": "agentsdock.cli.replay:replay",
+    "conformance": "agentsdock.cli.conformance:conformance",
     "token": "agentsdock.cli.token:token",
 }
 
