@@ -45,6 +45,26 @@ class ForceSendDeferred(Conflict):
 
 
 @define
+class _Answers:
+    """The answers to those who forced a row, by chat and row, for as long as they may repeat."""
+
+    _kept: OrderedDict[tuple[str, str], tuple[float, Json]] = field(factory=OrderedDict)
+
+    def keep(self, chat_id: str, queued_id: str, answer: Json) -> None:
+        self.forget(chat_id, queued_id)
+        self._kept[chat_id, queued_id] = (trio.current_time() + REPLAY_SECONDS, answer)
+        if len(self._kept) > MAX_REPLAYS:
+            self._kept.popitem(last=False)
+
+    def get(self, chat_id: str, queued_id: str) -> Json | None:
+        expires, answer = self._kept.get((chat_id, queued_id), (0.0, None))
+        return answer if trio.current_time() < expires else None
+
+    def forget(self, chat_id: str, queued_id: str) -> None:
+        self._kept.pop((chat_id, queued_id), None)
+
+
+@define
 class Queue:
     """Each change is one unit with its event, made under the chat's lock in ``nursery``.
 
@@ -56,7 +76,7 @@ class Queue:
     dispatcher: Dispatcher
     admission: Admission
     nursery: trio.Nursery
-    _promoted: "_Answers" = field(factory=lambda: _Answers())
+    _promoted: _Answers = field(factory=_Answers)
 
     async def edit(self, session_id: str, queued_id: str, request: EditQueued) -> Json:
         return await self._change(session_id, partial(self._edit, queued_id, request))
@@ -198,26 +218,6 @@ class Queue:
             live.runner.stop(StopReason.SUPERSEDED, superseded_by_queued_id=row.queued_id)
         self.dispatcher.slots.wake()
         return interrupts
-
-
-@define
-class _Answers:
-    """The answers to those who forced a row, by chat and row, for as long as they may repeat."""
-
-    _kept: OrderedDict[tuple[str, str], tuple[float, Json]] = field(factory=OrderedDict)
-
-    def keep(self, chat_id: str, queued_id: str, answer: Json) -> None:
-        self.forget(chat_id, queued_id)
-        self._kept[chat_id, queued_id] = (trio.current_time() + REPLAY_SECONDS, answer)
-        if len(self._kept) > MAX_REPLAYS:
-            self._kept.popitem(last=False)
-
-    def get(self, chat_id: str, queued_id: str) -> Json | None:
-        expires, answer = self._kept.get((chat_id, queued_id), (0.0, None))
-        return answer if trio.current_time() < expires else None
-
-    def forget(self, chat_id: str, queued_id: str) -> None:
-        self._kept.pop((chat_id, queued_id), None)
 
 
 def _find(chat: Chat, queued_id: str) -> int:

@@ -355,6 +355,30 @@ async def test_a_crash_forgets_no_forced_row(tmp_path, autojump_clock):
             await house.run_now(chat, rows[1])
 
 
+@pytest.mark.parametrize(("committed", "runs"), [(True, "2"), (False, "1")])
+async def test_a_crash_before_the_stop_forces_the_row_if_that_is_durable(
+    tmp_path, committed, runs, autojump_clock
+):
+    async with living(tmp_path) as house:
+        chat, process, rows = await running_with(house, "1", "2")
+        append = house.store.append
+
+        async def commit_and_die(*unit):
+            if committed:
+                await append(*unit)
+            await trio.sleep_forever()
+
+        house.store.append = commit_and_die
+        house.nursery.start_soon(house.run_now, chat, rows[1])
+        await settle()
+        assert not process.asked_to_stop.is_set()
+    async with living(tmp_path) as house:
+        await house.launcher.next()
+        assert await started(house, chat) == ["running", runs]
+        [ended] = await house.of_type(chat, "turn_stopped")
+        assert ended["code"] == "server_restart"
+
+
 async def test_a_row_that_was_forced_and_paused_stays_paused_over_a_crash(tmp_path, autojump_clock):
     async with living(tmp_path) as house:
         chat, process, rows = await running_with(house, "1", "2")
