@@ -44,6 +44,7 @@ class Reading:
         """The body of ``GET /api/sessions/{id}?page_mode=semantic``."""
         chat = self.registry.require(session_id)
         outline = await self._outline(chat)
+        latest_seq = outline.seq  # what is written while the rest is read follows it
         tail = request.tail and request.after <= 0
         shown = window(
             outline,
@@ -61,7 +62,7 @@ class Reading:
             "events": select(list(zip(shown.landmarks, events, strict=True))),
             "events_omitted_before": shown.omitted_before,
             "events_omitted_after": shown.omitted_after,
-            "latest_seq": chat.head.seq,
+            "latest_seq": latest_seq,
             "event_count": shown.total,
             "semantic_item_count": len(shown.landmarks),
             "semantic_total": shown.total,
@@ -111,13 +112,14 @@ class Reading:
     async def subagents(self, session_id: str, limit: int) -> dict[str, Any]:
         """The body of ``GET …/subagents``."""
         chat = self.registry.require(session_id)
+        latest_seq = chat.head.seq
         helpers = Subagents()
         after = 0
         while rows := await self.store.subagents(chat.id, after):
             helpers.add(_decoded(rows))
             after = rows[-1].seq
         found = helpers.newest(limit)
-        return {"session_id": chat.id, **found, "latest_seq": chat.head.seq}
+        return {"session_id": chat.id, **found, "latest_seq": latest_seq}
 
     async def _span(self, chat: Chat, run_id: str) -> list[tuple[int, int]]:
         """Of a run that is no turn landmark of its own: a job's, a digest's."""

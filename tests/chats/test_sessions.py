@@ -9,8 +9,9 @@ from scripted_guard import INIT, RESULT, text
 
 from agentsdock.chats import registry
 from agentsdock.chats.pages import COMPACTED_TYPES
+from agentsdock.chats.reading import Reading
 from agentsdock.model.errors import BadRequest, Conflict, NotFound
-from agentsdock.model.requests import CreateSession, PatchSession
+from agentsdock.model.requests import CreateSession, PatchSession, ReadPage
 
 DETAIL_ONLY = {
     "system_prompt",
@@ -311,6 +312,25 @@ async def test_who_goes_on_from_a_page_misses_nothing(house, moment, autojump_cl
     house.store.read_page = read_meanwhile
     page = await house.page(chat)
     assert page["events"][-1]["seq"] == page["latest_seq"] == page["event_count"]
+    missing = (await house.events(chat))[page["latest_seq"] :]
+    assert [event["type"] for event in missing] == ["turn_queued"]
+    assert [row["prompt"] for row in page["queued_turns"]] == ["second"]
+
+
+async def test_who_goes_on_from_a_semantic_page_misses_nothing(house, autojump_clock):
+    chat = await house.new()
+    await house.post(chat)
+    await house.launcher.next()
+    await settle()
+    reading = Reading(house.settings, house.store, house.registry)
+    spans = house.store.spans
+
+    async def read_meanwhile(*args):
+        await house.post(chat, "second")
+        return await spans(*args)
+
+    house.store.spans = read_meanwhile
+    page = json.loads(await reading.semantic_page(chat, ReadPage()))
     missing = (await house.events(chat))[page["latest_seq"] :]
     assert [event["type"] for event in missing] == ["turn_queued"]
     assert [row["prompt"] for row in page["queued_turns"]] == ["second"]
