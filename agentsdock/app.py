@@ -29,6 +29,7 @@ from agentsdock.chats.queue import Queue
 from agentsdock.chats.reading import Reading
 from agentsdock.chats.recovery import recover
 from agentsdock.chats.registry import Registry
+from agentsdock.chats.searching import Searching
 from agentsdock.chats.sessions import Sessions
 from agentsdock.chats.stopping import Stopper
 from agentsdock.config import Settings
@@ -121,6 +122,7 @@ async def _open_house(
         queue=Queue(registry, dispatcher, admission, house),
         diffs=diffs,
         reading=Reading(settings, store, registry),
+        searching=Searching(store, registry),
         runtimes=runtimes,
         feed=feed,
         store=store,

@@ -14,6 +14,7 @@ from agentsdock.chats.chats import Chats
 from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.queue import Queue
 from agentsdock.chats.reading import Reading
+from agentsdock.chats.searching import Searching
 from agentsdock.config import Settings
 from agentsdock.store.feed import Feed
 from agentsdock.store.protocol import Store
@@ -38,6 +39,7 @@ class Dock:
     queue: Queue
     diffs: Diffs
     reading: Reading
+    searching: Searching
     runtimes: Runtimes
     feed: Feed
     store: Store

@@ -14,6 +14,7 @@ from attrs import frozen
 from agentsdock.model.events import Committed, Encoded, with_seq
 from agentsdock.model.sessions import Head
 from agentsdock.model.turns import Run
+from agentsdock.store import search
 from agentsdock.store.engine import blames_engine, transaction, translate
 from agentsdock.store.protocol import (
     AnswerExists,
@@ -316,5 +317,7 @@ def _purge(db: apsw.Connection, chat: int) -> None:
         )
         if db.changes():
             return
+    if search.purge(db, chat, PURGE_ROWS):
+        return
     db.execute("DELETE FROM heads WHERE chat = ?", (chat,))
     db.execute("UPDATE dropped SET purged = 1 WHERE chat = ?", (chat,))

@@ -141,6 +141,23 @@ class Loaded:
     """What this load could not read.  Queue rows and runs of such a chat are left out too."""
 
 
+@frozen
+class Hit:
+    """A chat's event that holds the words, and how many of the chat's do where that was asked."""
+
+    session_id: str
+    event: Committed
+    count: int
+
+
+@frozen
+class Found:
+    """Hits of a search; ``complete`` unless so much has yet to be indexed that some may lack."""
+
+    hits: list[Hit]
+    complete: bool
+
+
 OnCommit = Callable[[str, Sequence[Committed], Head], None]
 """Called with a chat's new events on the Trio thread, in commit order, before the unit's
 caller resumes.  It must not raise."""
@@ -256,6 +273,17 @@ class Store(Protocol):
         self, session_id: str, after: int, *, max_bytes: int = 1024 * 1024, max_rows: int = 1000
     ) -> list[Committed]:
         """The chat's next ``subagent_state`` events.  Raises SessionGone."""
+        ...
+
+    async def search_chat(self, session_id: str, query: str, limit: int) -> Found:
+        """The newest events of a chat that hold all words of the query.
+
+        A word is found by its beginning, quoted text as it is.  Raises SessionGone.
+        """
+        ...
+
+    async def search_all(self, query: str, without: frozenset[str]) -> Found:
+        """The newest hit of every chat but those of ``without``, in no order."""
         ...
 
     async def answer(self, scope: str, key: str) -> KeepAnswer | None:

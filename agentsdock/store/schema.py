@@ -136,7 +136,16 @@ _OUTLINE: Migration = (
     "CREATE INDEX events_subagents ON events (chat, seq) WHERE type = 'subagent_state'",
 )
 
-MIGRATIONS: Sequence[Migration] = (_FIRST, _DIFFS, _OUTLINE)
+_SEARCH: Migration = (
+    """
+    CREATE VIRTUAL TABLE search USING fts5(
+        text, content='', contentless_delete=1, tokenize="unicode61 remove_diacritics 2"
+    )
+    """,
+    "CREATE TABLE search_marks (chat INTEGER PRIMARY KEY, seq INTEGER NOT NULL) STRICT",
+)
+
+MIGRATIONS: Sequence[Migration] = (_FIRST, _DIFFS, _OUTLINE, _SEARCH)
 
 
 def version(connection: apsw.Connection) -> int:

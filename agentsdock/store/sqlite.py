@@ -20,19 +20,28 @@ from attrs import define, field
 from agentsdock.model.events import TERMINAL_TYPES, Committed, Encoded
 from agentsdock.model.sessions import Head
 from agentsdock.model.turns import Run
-from agentsdock.store import ledger, loading, outline, queries
-from agentsdock.store.engine import WAL_BYTES, log_bytes, translate, truncate_log
+from agentsdock.store import ledger, loading, outline, queries, search
+from agentsdock.store.engine import (
+    DAMAGE,
+    WAL_BYTES,
+    log_bytes,
+    transaction,
+    translate,
+    truncate_log,
+)
 from agentsdock.store.files import Opened, open_files
 from agentsdock.store.ledger import Claim, Finish, Renew, Unit
 from agentsdock.store.protocol import (
     Change,
     DropSession,
+    Found,
     KeepAnswer,
     Loaded,
     OnCommit,
     PutDiff,
     StoreBusy,
     StoreClosed,
+    StoreDamaged,
     StoreError,
 )
 
@@ -117,6 +126,8 @@ class SqliteStore:
         self._arrival = trio.Event()
         self._closing = False
         self._untidy = True
+        self._unindexed = 0
+        self._index_damaged = False
         self._in_hand: list[_Waiting] = []
         self._released = False
         self._stopped = trio.Event()
@@ -211,6 +222,10 @@ class SqliteStore:
             self._settle(waiting, outcome)
         self._in_hand = []
         self._untidy = True
+        self._unindexed += sum(len(unit.events) for unit in units)
+        if self._unindexed > search.FRESH_ROWS // 2:
+            # There is never a quiet moment: searches must not have to look through ever more.
+            await self._in_writer(self._index, abandon=True)
 
     def _take(self) -> list[_Waiting]:
         group: list[_Waiting] = []
@@ -243,9 +258,26 @@ class SqliteStore:
     def _tidy(self, db: apsw.Connection) -> bool:
         if ledger.tidy(db, self._clock()):
             return True
+        if self._index(db):
+            return True
         if log_bytes(db) > WAL_BYTES:
             truncate_log(db)
         return False
+
+    def _index(self, db: apsw.Connection) -> bool:
+        """A small step of the search index; whether there may be more to do."""
+        with transaction(db):
+            if self._index_damaged:
+                search.begin_anew(db)
+        self._index_damaged = False
+        try:
+            with transaction(db):
+                more = search.index_some(db)
+        except DAMAGE:
+            self._index_damaged = True
+            return True
+        self._unindexed = max(0, self._unindexed - search.STEP_ROWS) if more else 0
+        return more
 
     async def _in_writer(self, work: Callable[[apsw.Connection], T], *, abandon: bool) -> T:
         db = self._opened.writer
@@ -323,6 +355,22 @@ class SqliteStore:
         return await self._read(
             lambda db: outline.subagents(db, session_id, after, max_bytes, max_rows)
         )
+
+    async def search_chat(self, session_id: str, query: str, limit: int) -> Found:
+        return await self._search(lambda db: search.search_chat(db, session_id, query, limit))
+
+    async def search_all(self, query: str, without: frozenset[str]) -> Found:
+        return await self._search(lambda db: search.search_all(db, query, without))
+
+    async def _search(self, query: Callable[[apsw.Connection], Found]) -> Found:
+        """Ask the index; one that is damaged is built anew, and meanwhile little is found."""
+        try:
+            return await self._read(query)
+        except StoreDamaged:
+            if not self._index_damaged:
+                self._index_damaged = self._untidy = True
+                self._arrival.set()
+            return Found([], complete=False)
 
     async def answer(self, scope: str, key: str) -> KeepAnswer | None:
         now = self._clock()

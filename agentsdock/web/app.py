@@ -4,7 +4,18 @@ from typing import TYPE_CHECKING
 
 from quart_trio import QuartTrio
 
-from agentsdock.web import diffs, errors, events, folders, health, queue, sessions, timeline, turns
+from agentsdock.web import (
+    diffs,
+    errors,
+    events,
+    folders,
+    health,
+    queue,
+    search,
+    sessions,
+    timeline,
+    turns,
+)
 from agentsdock.web.gate import Gate, Policy
 
 if TYPE_CHECKING:
@@ -18,7 +29,7 @@ def make_app(dock: "Dock") -> QuartTrio:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     errors.install(app)
-    for area in (health, sessions, timeline, turns, queue, diffs, folders, events):
+    for area in (health, sessions, timeline, turns, queue, diffs, folders, search, events):
         app.register_blueprint(area.blueprint(dock))
     app.asgi_app = Gate(app.asgi_app, Policy.of(dock.settings))  # type: ignore[method-assign]
     return app

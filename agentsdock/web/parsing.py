@@ -156,3 +156,11 @@ class Query:
         if text not in (*_TRUE, *_FALSE):
             raise refused(name, "true or false", "query")
         return text in _TRUE
+
+
+def limit_of(query: Query, default: int, ceiling: int) -> int:
+    """A ``limit`` within its bounds; beyond them it is refused and not cut."""
+    limit = query.integer("limit", default)
+    if not 1 <= limit <= ceiling:
+        raise refused("limit", f"a number from 1 to {ceiling}", "query")
+    return limit

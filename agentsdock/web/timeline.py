@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from quart import Blueprint, request
 
 from agentsdock.web.errors import Answer, answer
-from agentsdock.web.parsing import Query, refused
+from agentsdock.web.parsing import Query, limit_of, refused
 
 if TYPE_CHECKING:
     from agentsdock.chats.dock import Dock
@@ -14,13 +14,6 @@ TRACE_LIMIT = 160
 MAX_TRACE_LIMIT = 1000
 SUBAGENTS_LIMIT = 64
 MAX_SUBAGENTS_LIMIT = 256
-
-
-def limit_of(query: Query, default: int, ceiling: int) -> int:
-    limit = query.integer("limit", default)
-    if not 1 <= limit <= ceiling:
-        raise refused("limit", f"a number from 1 to {ceiling}", "query")
-    return limit
 
 
 def blueprint(dock: "Dock") -> Blueprint:

@@ -11,14 +11,13 @@ from store_samples import chat, create, event, sid
 from agentsdock.model.events import INNER_TYPES, TRACE_TYPES
 from agentsdock.store import ledger, outline, schema
 from agentsdock.store.protocol import PutSession, SessionGone, Store
-from agentsdock.store.sqlite import open_store
 
 KINDS = ("turn_started", "assistant_text", "tool_started", "reasoning_summary", "turn_queued")
 
 
-def database(kinds):
+def database(kinds, migrations=schema.MIGRATIONS):
     db = apsw.Connection(":memory:")
-    schema.migrate(db)
+    schema.migrate(db, migrations)
     events = [event(kind=kind) for kind in kinds]
     unit = ledger.Unit(sid(), tuple(events), (PutSession(chat()),))
     [done] = ledger.commit(db, [unit], 0)
@@ -84,21 +83,14 @@ async def test_a_chat_that_is_gone_has_no_outline(store: Store):
             await read
 
 
-async def test_a_database_of_an_earlier_version_gets_its_outline(folder):
-    async with open_store(folder) as store:
-        await create(store)
-        await store.append(
-            sid(), [event(kind="turn_started"), event(), event(kind="subagent_state")]
-        )
-    db = apsw.Connection(str(folder / "agentsdock.db"))
-    for name in ("events_outline", "events_trace", "events_subagents"):
-        db.execute(f"DROP INDEX {name}")
-    db.pragma("user_version", 2)
-    db.close()
-    async with open_store(folder) as store:
-        rows, _, reach = await store.outline(sid(), 0)
-        assert ([row.seq for row in rows], reach) == ([1], 3)
-        assert [row.seq for row in await store.subagents(sid(), 0)] == [3]
+def test_a_database_of_an_earlier_version_gets_its_outline():
+    before = schema.MIGRATIONS.index(schema._OUTLINE)
+    kinds = ("turn_started", "assistant_text", "subagent_state")
+    db = database(kinds, schema.MIGRATIONS[:before])
+    schema.migrate(db)
+    rows, _, reach = outline.outline(db, sid(), 0, 1 << 20, 10)
+    assert ([row.seq for row in rows], reach) == ([1], 3)
+    assert [row.seq for row in outline.subagents(db, sid(), 0, 1 << 20, 10)] == [3]
 
 
 async def test_the_outline_of_a_very_long_chat_costs_what_its_turns_cost(store: Store):

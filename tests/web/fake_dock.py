@@ -173,6 +173,7 @@ class FakeDock:
         self.queue = FakeQueue(self.chats)
         self.diffs = FakeDiffs(self.chats)
         self.reading = None
+        self.searching = None
         self.runtimes = FakeRuntimes()
         self.feed = Feed(self.store)
         self.stopping = trio.Event()
