@@ -47,9 +47,8 @@ class _House:
             del self._resting[next(iter(self._resting))]
         self._resting[repository.root] = trio.current_time() + REST_SECONDS
 
-    def require_rested(self, repository: Repository) -> None:
-        if trio.current_time() < self._resting.get(repository.root, 0):
-            raise NoDiff("this repository took too long lately; it is tried again later")
+    def rests(self, repository: Repository) -> bool:
+        return trio.current_time() < self._resting.get(repository.root, 0)
 
 
 class Diffs:
@@ -129,7 +128,9 @@ class RunDiff:
 
     async def _note(self, repository: Repository, folder: str) -> None:
         house = self._house
-        house.require_rested(repository)
+        if house.rests(repository):
+            self.missing = "this repository took too long lately; it is tried again later"
+            return
         self._cwd = folder
         self._snapshot = await take(
             house.launcher, repository, house.folder / self._run_id, house.settings.environ

@@ -11,7 +11,7 @@ from agentsdock.diffs.repository import Boundaries
 
 FILE_BYTES = 32 * 1024 * 1024
 """The largest file whose content is kept for comparison."""
-TOTAL_BYTES = 128 * 1024 * 1024
+TOTAL_BYTES = 32 * 1024 * 1024
 """What a snapshot keeps at most of files that the index does not know as they are."""
 
 

@@ -4,11 +4,14 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
+import psutil
 import pytest
 import trio
 from chaos.cli_program import install_cli
+from serving_house import House
 
 from agentsdock.testing.server import running_server
 
@@ -236,3 +239,44 @@ async def test_git_variables_of_the_server_aim_at_nothing(house, repo, other):
     assert events[-2]["additions"] == 1
     assert git(repo, "rev-list", "--count", "HEAD").strip() == b"2", "nor does the CLI have them"
     assert tree(other) == before
+
+
+async def test_a_server_killed_while_it_notes_the_state_leaves_nothing(environment, tmp_path, repo):
+    (repo / "a.txt").write_text("changed\n")
+    before = tree(repo / ".git")
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "git").write_text(
+        f'#!/bin/sh\nif [ "$1" = update-index ]; then echo $$ > {tmp_path}/pid.new\n'
+        f'mv {tmp_path}/pid.new {tmp_path}/pid; sleep 300; fi\nexec {shutil.which("git")} "$@"\n'
+    )
+    (slow / "git").chmod(0o755)
+    hanging = {
+        **environment,
+        "PATH": f"{slow}:{os.environ['PATH']}",
+        "AGENTSDOCK_CODE_DIFF_START_DELAY_SECONDS": "100",
+    }
+    with running_server(tmp_path / "state", hanging, token=TOKEN) as server:
+        house = House(server)
+        async with house.http:
+            chat = await house.chat()
+            run = await house.turn(chat, "[[fake edit=a.txt]]")
+        with trio.fail_after(20):
+            while not (tmp_path / "pid").exists():
+                await trio.sleep(0.02)
+            pid = int((tmp_path / "pid").read_text())
+            server.process.kill()
+            while psutil.pid_exists(pid):
+                await trio.sleep(0.02)
+    assert list((tmp_path / "state/snapshots").glob("*/*"))
+    assert tree(repo / ".git") == before
+    with running_server(tmp_path / "state", environment, token=TOKEN) as server:
+        house = House(server)
+        async with house.http:
+            ending = (await until(house, chat, "turn_stopped", run))[-1]
+            assert ending["code"] == "server_restart"
+            with trio.fail_after(10):
+                while not no_snapshot(tmp_path):
+                    await trio.sleep(0.02)
+            events = await play(house, chat, "edit=a.txt")
+    assert events[-2]["additions"] == 1
