@@ -70,6 +70,7 @@ async def test_a_change_of_the_same_size_at_the_same_time_is_seen(user):
 
 
 async def test_an_index_entry_that_its_user_had_no_time_to_trust_is_not_trusted(user):
+    user.git("config", "core.trustctime", "false")  # what a test can set is the other time
     path = user.write("a.txt", "aaaa")
     user.git("add", "a.txt")
     index = user.repo / ".git/index"
@@ -346,6 +347,37 @@ async def test_an_edit_where_a_sparse_checkout_has_no_files_is_no_deletion(user)
     user.write("in/a.txt", "one\n")
     diff = await noted.compare(["in/a.txt", "out/b.txt"], str(user.repo))
     assert listed(diff) == {"in/a.txt": (0, 2)}
+
+
+async def test_a_file_that_a_user_put_where_a_sparse_checkout_has_none_counts(user):
+    user.write("in/a.txt")
+    user.write("out/b.txt")
+    user.commit()
+    user.git("sparse-checkout", "set", "in")
+    user.write("out/b.txt", "by the user\n")
+    noted = await user.snapshot()
+    user.write("out/b.txt", "by the user\nand the agent\n")
+    assert listed(await noted.compare(["out/b.txt"], str(user.repo))) == {"out/b.txt": (1, 0)}
+
+
+async def test_a_file_may_become_a_folder_and_a_folder_a_file(user):
+    user.write("file-then-folder")
+    user.write("folder-then-file/x")
+    user.commit()
+    (user.repo / "file-then-folder").unlink()
+    user.write("file-then-folder/x", "before the turn\n")
+    noted = await user.snapshot()
+    (user.repo / "folder-then-file/x").unlink()
+    (user.repo / "folder-then-file").rmdir()
+    user.write("folder-then-file", "a file\n")
+    user.write("file-then-folder/x", "before the turn\nafter\n")
+    told = ["folder-then-file/x", "folder-then-file", "file-then-folder/x"]
+    diff = await noted.compare(told, str(user.repo))
+    assert listed(diff) == {
+        "file-then-folder/x": (1, 0),
+        "folder-then-file": (1, 0),
+        "folder-then-file/x": (0, 3),
+    }
 
 
 async def test_a_damaged_index_is_no_diff_with_a_reason(user):
