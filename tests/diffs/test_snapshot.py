@@ -71,13 +71,11 @@ async def test_a_change_of_the_same_size_at_the_same_time_is_seen(user):
 
 async def test_an_index_entry_that_its_user_had_no_time_to_trust_is_not_trusted(user):
     user.git("config", "core.trustctime", "false")  # what a test can set is the other time
-    path = user.write("a.txt", "aaaa")
+    then = (10**18, 10**18)
+    os.utime(user.write("a.txt", "aaaa"), ns=then)
     user.git("add", "a.txt")
-    index = user.repo / ".git/index"
-    written = path.stat()
-    user.write("a.txt", "bbbb")  # within the same tick as the index
-    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
-    os.utime(index, ns=(written.st_atime_ns, written.st_mtime_ns))
+    os.utime(user.write("a.txt", "bbbb"), ns=then)  # within the same tick as the index
+    os.utime(user.repo / ".git/index", ns=then)
     noted = await user.snapshot()
     user.write("a.txt", "cccc")
     diff = await noted.compare(["a.txt"], str(user.repo))
