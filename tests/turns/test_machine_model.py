@@ -16,10 +16,11 @@ from agentsdock.streams.neutral import (
     Thought,
 )
 from agentsdock.turns.clocks import Limit
-from agentsdock.turns.machine import StopReason, TurnEnd, TurnFacts, TurnMachine
+from agentsdock.turns.machine import StopReason, TurnEnd, TurnFacts, TurnMachine, Verdict
 
 FAULTS = [Code.BAD_LINE, Code.OUTPUT_LIMIT, Code.UNKNOWN_SCHEMA, Code.APPROVAL_REQUIRED]
 FAILURES = [Code.SPAWN_FAILED, Code.STORAGE_FULL, Code.MEMORY_LIMIT, Code.INTERNAL_ERROR]
+TIMELINE_LOST = {Code.STORAGE_FULL, Code.INTERNAL_ERROR}
 OUR_STOPS = {Code.STOPPED, Code.SERVER_SHUTDOWN}
 
 events = st.one_of(
@@ -86,6 +87,8 @@ class AnyTurn(RuleBasedStateMachine):
 
     @rule(code=st.sampled_from(FAILURES))
     def we_fail(self, code):
+        if self.turn.verdict == Verdict(None) and code in TIMELINE_LOST and not self.finished:
+            self.verdict = None  # a success whose events could not be kept is none
         self.turn.fail(code, "our fault")
 
     @rule(status=st.sampled_from([0, 0, 1, -9, None]), killed=st.booleans())
