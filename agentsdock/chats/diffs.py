@@ -16,6 +16,7 @@ from agentsdock.diffs.git import GitFailed, NoDiff
 from agentsdock.diffs.numstat import Change
 from agentsdock.diffs.repository import Repository, find
 from agentsdock.diffs.snapshot import Diff, Snapshot, take
+from agentsdock.diffs.threads import in_thread
 from agentsdock.guard.handle import ZygoteLauncher
 from agentsdock.logs import get_logger, where
 from agentsdock.model.errors import NotFound
@@ -98,7 +99,7 @@ class RunDiff:
             return
         repository: Repository | None = None
         with self._contained(), trio.move_on_after(seconds) as scope:
-            repository = await trio.to_thread.run_sync(find, folder, abandon_on_cancel=True)
+            repository = await in_thread(find, folder)
             if repository is not None:
                 await self._note(repository, folder)
         if scope.cancelled_caught:

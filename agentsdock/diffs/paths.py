@@ -23,6 +23,7 @@ class Why(StrEnum):
     NO_FILE = "not_a_file"
     TOO_LARGE = "too_large"
     IGNORED = "ignored"
+    ASSUMED = "assumed_unchanged"
     FILTERED = "filtered"
 
 

@@ -9,7 +9,6 @@ import pathlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 
-import trio
 from attrs import frozen
 
 from agentsdock.diffs import git, shadow
@@ -17,11 +16,14 @@ from agentsdock.diffs.git import Git, NoDiff
 from agentsdock.diffs.numstat import Change, read_changes
 from agentsdock.diffs.paths import Why, edited, worth_keeping
 from agentsdock.diffs.repository import Repository
+from agentsdock.diffs.threads import in_thread
 from agentsdock.guard.handle import ZygoteLauncher
 
 LISTING_BYTES = 8 * 1024 * 1024
 PATCH_BYTES = 4 * 1024 * 1024
 """What is kept of a patch."""
+PATHS_AT_ONCE = 500
+"""As arguments of one command."""
 _AFTER = "index.after"
 _UPDATE = (
     "update-index",
@@ -72,9 +74,7 @@ class Snapshot:
         None if nothing did.  Raises NoDiff.
         """
         root = os.fsencode(self.repository.root)
-        chosen = await trio.to_thread.run_sync(
-            edited, root, folder, tuple(told), self._unknown, abandon_on_cancel=True
-        )
+        chosen = await in_thread(edited, root, folder, tuple(told), self._unknown)
         left_out = chosen.left_out | await self._unsuitable(chosen.taken)
         paths = [path for path in chosen.taken if path not in left_out]
         if not paths:
@@ -98,6 +98,7 @@ class Snapshot:
     async def _unsuitable(self, paths: Sequence[bytes]) -> dict[bytes, Why]:
         """Files that git does not track, or not as they are."""
         found = dict.fromkeys(await self._ignored(paths), Why.IGNORED)
+        found |= dict.fromkeys(await self._unwatched(paths), Why.ASSUMED)
         if self._filters:
             found |= dict.fromkeys(await self._filtered(paths), Why.FILTERED)
         return found
@@ -117,6 +118,20 @@ class Snapshot:
         )
         return [path.removeprefix(b"./") for path in _split(done.stdout)]
 
+    async def _unwatched(self, paths: Sequence[bytes]) -> list[bytes]:
+        """Those that the user told git to take as unchanged, so that their state is not known."""
+        found: list[bytes] = []
+        for at in range(0, len(paths), PATHS_AT_ONCE):
+            named = map(os.fsdecode, paths[at : at + PATHS_AT_ONCE])
+            done = await self._git.run(
+                *("ls-files", "-v", "-z", "--", *named),
+                max_output=LISTING_BYTES,
+                GIT_LITERAL_PATHSPECS="1",
+            )
+            # A tag of one letter, in lower case for these, and a blank.
+            found += [entry[2:] for entry in _split(done.stdout) if entry[:1].islower()]
+        return found
+
     async def _filtered(self, paths: Sequence[bytes]) -> list[bytes]:
         """Those whose stored form only a program of the user's could make."""
         done = await self._git.run(
@@ -134,7 +149,7 @@ class Snapshot:
     async def _advance(self, paths: Sequence[bytes]) -> None:
         """A second index, in which these files are as they are now."""
         before, after = self.folder / shadow.INDEX, self.folder / _AFTER
-        await trio.to_thread.run_sync(shadow.copy_index, before, after)
+        await in_thread(shadow.copy_index, before, after)
         await self._git.run(*_UPDATE, stdin=_terminated(paths), GIT_INDEX_FILE=str(after))
 
     async def _changes(self, tree: str) -> tuple[Change, ...]:
@@ -165,7 +180,7 @@ async def take(
 
     Raises NoDiff; the folder may then exist and is the caller's to remove.
     """
-    program = await trio.to_thread.run_sync(shutil.which, "git", os.X_OK, environ.get("PATH"))
+    program = await in_thread(shutil.which, "git", os.X_OK, environ.get("PATH"))
     if program is None:
         raise NoDiff("git is not installed on this server")
     if repository.foreign:
@@ -174,8 +189,8 @@ async def take(
     listing = await theirs.run("config", "--list", "-z")
     configuration = shadow.read_configuration(listing.stdout, environ)
     try:
-        await trio.to_thread.run_sync(shadow.make, folder, repository, configuration)
-        free = await trio.to_thread.run_sync(_free_bytes, folder)
+        await in_thread(shadow.make, folder, repository, configuration)
+        free = await in_thread(_free_bytes, folder)
     except OSError as error:
         raise NoDiff(f"the state of the repository could not be kept: {error.strerror}") from error
     env = git.private(environ, str(folder), repository.root)
@@ -211,13 +226,8 @@ async def _bring_up_to_date(ours: Git, free_bytes: int) -> dict[bytes, Why]:
     if listed.stdout_bytes > LISTING_BYTES:
         raise NoDiff("too many changed and untracked files in this repository")
     root = os.fsencode(ours.folder)
-    found = await trio.to_thread.run_sync(
-        worth_keeping,
-        root,
-        dict.fromkeys(_split(listed.stdout)),
-        free_bytes,
-        abandon_on_cancel=True,
-    )
+    names = dict.fromkeys(_split(listed.stdout))
+    found = await in_thread(worth_keeping, root, names, free_bytes)
     if found.taken:
         await ours.run(*_UPDATE, stdin=_terminated(found.taken))
     return found.left_out

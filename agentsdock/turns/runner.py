@@ -168,6 +168,8 @@ class TurnRunner:
     def stop(self, reason: StopReason, **meta: str) -> None:
         self._machine.stop(reason, **meta)
         self._scope.cancel()
+        if reason is StopReason.DELETED:
+            self._comparing.cancel()
         self._hurry()
 
     def shut_down(self) -> None:

@@ -378,6 +378,61 @@ async def test_a_file_may_become_a_folder_and_a_folder_a_file(user):
     }
 
 
+async def test_a_file_that_git_does_not_watch_is_left_out(user):
+    for name in ("a.txt", "watched.txt"):
+        user.write(name)
+    user.commit()
+    user.git("update-index", "--assume-unchanged", "a.txt")
+    user.write("a.txt", "the user's own change\n")
+    noted = await user.snapshot()
+    user.write("a.txt", "the user's own change\nand the agent's\n")
+    user.write("watched.txt", "one\n")
+    diff = await noted.compare(["a.txt", "watched.txt"], str(user.repo))
+    assert listed(diff) == {"watched.txt": (0, 2)}
+    assert diff.left_out == {"a.txt": Why.ASSUMED}
+
+
+async def test_a_file_that_is_only_meant_to_be_added_has_its_content(user):
+    user.write("a.txt", "before\n")
+    user.git("add", "-N", "a.txt")
+    noted = await user.snapshot()
+    user.write("a.txt", "before\nafter\n")
+    assert listed(await noted.compare(["a.txt"], str(user.repo))) == {"a.txt": (1, 0)}
+
+
+async def test_a_clone_that_shares_its_objects_in_a_folder_of_an_odd_name(user):
+    user.write("a.txt")
+    user.commit()
+    odd = user.home / 'a "b"\n:c\\d;#e'
+    user.git("clone", "-q", "--shared", str(user.repo), str(odd))
+    noted = await user.snapshot(odd)
+    (odd / "a.txt").write_text("one\n")
+    diff = await noted.compare(["a.txt"], str(odd))
+    assert listed(diff) == {"a.txt": (0, 2)}
+    assert diff.root == str(odd)
+
+
+async def test_ignore_files_of_the_user_and_of_the_repository_count(user):
+    (user.home / ".config/git").mkdir(parents=True)
+    (user.home / ".config/git/ignore").write_text("by-default\n")
+    (user.home / "own").write_text("by-own-file\n")
+    user.write(".git/info/exclude", "by-repository\n")
+    told = ["by-default", "by-repository"]
+    for name in (*told, "by-own-file"):
+        user.write(name, "old\n")
+    for excludes in (None, "~/own"):
+        if excludes:
+            user.git("config", "core.excludesFile", excludes)
+            told = ["by-own-file", "by-repository"]
+        noted = await user.snapshot()
+        user.write("seen", f"{excludes}\n")
+        for name in told:
+            user.write(name, f"{excludes}\n")
+        diff = await noted.compare([*told, "seen"], str(user.repo))
+        assert [change.path for change in diff.changes] == ["seen"]
+        assert diff.left_out == dict.fromkeys(told, Why.IGNORED)
+
+
 async def test_a_damaged_index_is_no_diff_with_a_reason(user):
     user.write("a.txt")
     user.commit()

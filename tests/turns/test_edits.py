@@ -163,6 +163,17 @@ async def test_who_wants_the_turn_to_be_over_waits_five_seconds_for_its_diff(whe
     assert [draft.type for draft in turn.last] == ["turn_finished"]
 
 
+async def test_a_deleted_chat_waits_for_no_diff(autojump_clock):
+    async with running() as turn:
+        turn.differ.comparing = trio.Event()
+        turn.process.say(INIT, EDIT)
+        await settle()
+        asked = trio.current_time()
+        turn.runner.stop(StopReason.DELETED)
+        await turn.terminal()
+        assert trio.current_time() == asked
+
+
 async def test_the_time_of_noting_counts_for_no_limit_of_the_cli(autojump_clock):
     turn = Turn()
     turn.differ.noting = trio.Event()
