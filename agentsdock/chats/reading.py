@@ -5,6 +5,7 @@ read last, so that it only has to be brought up to date.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -18,13 +19,16 @@ from agentsdock.model.errors import NotFound
 from agentsdock.model.events import Committed
 from agentsdock.model.requests import ReadPage
 from agentsdock.model.times import iso_now
-from agentsdock.store.protocol import Store
-from agentsdock.timeline.landmarks import Outline
+from agentsdock.store.protocol import Span, Store
+from agentsdock.timeline.landmarks import Landmark, Outline
 from agentsdock.timeline.semantic import select, window
 from agentsdock.timeline.subagents import Subagents
 
 KEPT_LANDMARKS = 20_000
 """Of all outlines together; the chats that were not read for longest go first."""
+
+PIECE = 500
+"""Landmarks that are dealt with at once, while everybody else waits."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -53,13 +57,23 @@ class Reading:
             limit=request.limit,
             tail=tail,
         )
-        wanted = [(landmark.start_seq, landmark.end_seq) for landmark in shown.landmarks]
-        rows = await self.store.spans(chat.id, wanted)
-        events = [_decoded(span) for span in rows]
+        spans = [
+            Span(mark.start_seq, mark.end_seq, spoken=not (mark.answered or mark.job))
+            for mark in shown.landmarks
+        ]
+        # What does not fit is left out at the far end.
+        towards = -1 if tail else 1
+        rows = (await self.store.spans(chat.id, spans[::towards]))[::towards]
+        shown = shown.shortened(len(rows), tail=tail)
+        events = []
+        for span in rows:
+            events.append(_decoded(span))
+            await trio.lowlevel.checkpoint()
+        bodies = {row.seq: row.body for span in rows for row in span}
+        chosen = select(list(zip(shown.landmarks, events, strict=True)))
         fields = {
             "session": chat.detail(),
             "queued_turns": chat.rows(),
-            "events": select(list(zip(shown.landmarks, events, strict=True))),
             "events_omitted_before": shown.omitted_before,
             "events_omitted_after": shown.omitted_after,
             "latest_seq": latest_seq,
@@ -70,19 +84,30 @@ class Reading:
             "semantic_omitted_after": shown.omitted_after,
             "next_semantic_before": shown.next_before,
         }
-        return _encode(fields)
+        return _with_list(
+            fields,
+            "events",
+            (_encode(e) if e["type"] == "job_summary" else bodies[e["seq"]] for e in chosen),
+        )
 
-    async def index(self, session_id: str) -> dict[str, Any]:
+    async def index(self, session_id: str) -> bytes:
         """The body of ``GET …/timeline-index``."""
         chat = self.registry.require(session_id)
         outline = await self._outline(chat)
-        return {
+        latest_seq = outline.seq
+        landmarks = list(outline)
+        await self._hear(chat, outline)
+        rows: list[bytes] = []
+        for piece in _pieces(landmarks, PIECE):
+            rows += (_encode(landmark.public()) for landmark in piece)
+            await trio.lowlevel.checkpoint()
+        fields = {
             "session_id": chat.id,
-            "landmarks": [landmark.public() for landmark in outline],
-            "latest_seq": chat.head.seq,
-            "event_count": chat.head.seq,
+            "latest_seq": latest_seq,
+            "event_count": latest_seq,
             "generated_at": iso_now(),
         }
+        return _with_list(fields, "landmarks", rows)
 
     async def trace(
         self, session_id: str, run_id: str, *, anchor: int | None, after: int, limit: int
@@ -99,15 +124,11 @@ class Reading:
         if not spans:
             raise NotFound("run not found")
         first, last = spans[0][0], spans[-1][1]
-        rows = await self.store.trace(
-            chat.id, run_id, (max(first, after + 1), last), limit=limit + 1
+        rows, more = await self.store.trace(
+            chat.id, run_id, (max(first, after + 1), last), limit=limit
         )
-        shown = rows[:limit]
-        rest = {
-            "has_more": len(rows) > limit,
-            "next_after": shown[-1].seq if shown else after,
-        }
-        return b'{"events":[' + b",".join(row.body for row in shown) + b"]," + _encode(rest)[1:]
+        fields = {"has_more": more, "next_after": rows[-1].seq if rows else after}
+        return _with_list(fields, "events", (row.body for row in rows))
 
     async def subagents(self, session_id: str, limit: int) -> dict[str, Any]:
         """The body of ``GET …/subagents``."""
@@ -141,11 +162,30 @@ class Reading:
             self._forget_some()
             return outline
 
+    async def _hear(self, chat: Chat, outline: Outline) -> None:
+        """Look for the latest words of turns that have said nothing at their end."""
+        for piece in _pieces(outline.unheard(), PIECE):
+            spans = [(turn.start_seq, turn.end_seq) for turn in piece]
+            for turn, (_, last), row in zip(
+                piece, spans, await self.store.last_texts(chat.id, spans), strict=True
+            ):
+                turn.hear(_decode(row.body) if row is not None else None, last)
+
     def _forget_some(self) -> None:
         kept = sum(len(outline) for outline in self._outlines.values())
         while kept > KEPT_LANDMARKS and len(self._outlines) > 1:
             _, oldest = self._outlines.popitem(last=False)
             kept -= len(oldest)
+
+
+def _pieces(items: list[Landmark], size: int) -> Iterator[list[Landmark]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _with_list(fields: dict[str, Any], name: str, rows: Iterable[bytes]) -> bytes:
+    """A JSON object with one more key: a list of what is JSON already."""
+    return _encode(fields)[:-1] + b',"%b":[' % name.encode() + b",".join(rows) + b"]}"
 
 
 def _decoded(rows: list[Committed]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import apsw
 
 from agentsdock.model.events import Committed
 from agentsdock.store.engine import one_moment
+from agentsdock.store.protocol import Span
 from agentsdock.store.queries import page, standing
 
 OUTLINE = (
@@ -22,7 +23,10 @@ SUBAGENTS = "type = 'subagent_state'"
 _EVENT = "SELECT seq, type, run_id, body FROM events"
 SPAN_OUTLINE_ROWS = 64
 SPAN_NEWEST_ROWS = 8
+SPAN_SPOKEN_ROWS = 32
 SPAN_BYTES = 256 * 1024
+TRACE_ROWS = 20_000
+"""That are handed out at once, however few rows of the outline lie between them."""
 
 
 def outline(
@@ -47,34 +51,67 @@ def outline(
         reach = rows[-1].seq if rows and more else last
         found = db.execute(
             f"SELECT seq, type FROM events INDEXED BY events_trace WHERE {TRACE}"  # noqa: S608
-            " AND chat = ? AND seq > ? AND seq <= ? ORDER BY seq",
-            (chat, after, reach),
+            " AND chat = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+            (chat, after, reach, TRACE_ROWS),
         )
         trace: list[tuple[int, str]] = [(seq, kind) for seq, kind in found]
+    if len(trace) == TRACE_ROWS:
+        reach = trace[-1][0]
+        rows = [row for row in rows if row.seq <= reach]
     return rows, trace, reach
 
 
 def spans(
-    db: apsw.Connection, session_id: str, wanted: Sequence[tuple[int, int]]
+    db: apsw.Connection, session_id: str, wanted: Sequence[Span], max_bytes: int
 ) -> list[list[Committed]]:
-    """Of each (first, last): its outline rows, its newest rows and its newest trace row."""
+    """See the protocol."""
+    read: list[list[Committed]] = []
+    size = 0
     with one_moment(db):
         chat, _ = standing(db, session_id)
-        return [_span(db, chat, first, last) for first, last in wanted]
+        for span in wanted:
+            rows = _span(db, chat, span)
+            size += sum(len(row.body) for row in rows)
+            if read and size > max_bytes:
+                break
+            read.append(rows)
+    return read
 
 
-def _span(db: apsw.Connection, chat: int, first: int, last: int) -> list[Committed]:
+def last_texts(
+    db: apsw.Connection, session_id: str, wanted: Sequence[tuple[int, int]]
+) -> list[Committed | None]:
+    """Of each (first, last) what was said last in it."""
+    with one_moment(db):
+        chat, _ = standing(db, session_id)
+        read = [_texts(db, chat, first, last, 1) for first, last in wanted]
+    return [rows[0] if rows else None for rows in read]
+
+
+def _texts(db: apsw.Connection, chat: int, first: int, last: int, limit: int) -> list[Committed]:
+    """Newest first.  Texts have no index of their own: a turn bounds what lies behind the last."""
+    return page(
+        db,
+        f"{_EVENT} INDEXED BY events_by_seq WHERE type = 'assistant_text'"
+        " AND chat = ? AND seq BETWEEN ? AND ? ORDER BY seq DESC LIMIT ?",
+        (chat, first, last, limit),
+        SPAN_BYTES,
+    )
+
+
+def _span(db: apsw.Connection, chat: int, span: Span) -> list[Committed]:
     window = "chat = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+    first, last = span.first, span.last
+    spoken = _texts(db, chat, first, last, SPAN_SPOKEN_ROWS) if span.spoken else []
     parts = (
         (f"INDEXED BY events_outline WHERE {OUTLINE} AND {window} LIMIT", SPAN_OUTLINE_ROWS),
         (f"INDEXED BY events_by_seq WHERE {window} DESC LIMIT", SPAN_NEWEST_ROWS),
         (f"INDEXED BY events_trace WHERE {TRACE} AND {window} DESC LIMIT", 1),
     )
-    found = {
-        row.seq: row
-        for condition, limit in parts
-        for row in page(db, f"{_EVENT} {condition} ?", (chat, first, last, limit), SPAN_BYTES)
-    }
+    found = {row.seq: row for row in spoken}
+    for condition, limit in parts:
+        rows = page(db, f"{_EVENT} {condition} ?", (chat, first, last, limit), SPAN_BYTES)
+        found.update((row.seq, row) for row in rows)
     return [found[seq] for seq in sorted(found)]
 
 
@@ -85,17 +122,23 @@ def trace(
     window: tuple[int, int],
     limit: int,
     max_bytes: int,
-) -> list[Committed]:
-    """The trace rows of a run with seq from the first to the last of ``window``."""
+) -> tuple[list[Committed], bool]:
+    """See the protocol."""
+    matching = (
+        f"INDEXED BY events_trace WHERE {TRACE} AND chat = ? AND seq BETWEEN ? AND ? AND run_id = ?"
+    )
     with one_moment(db):
         chat, _ = standing(db, session_id)
-        return page(
-            db,
-            f"{_EVENT} INDEXED BY events_trace WHERE {TRACE}"
-            " AND chat = ? AND seq BETWEEN ? AND ? AND run_id = ? ORDER BY seq LIMIT ?",
-            (chat, *window, run_id, limit),
-            max_bytes,
+        bindings = (chat, *window, run_id)
+        rows = page(db, f"{_EVENT} {matching} ORDER BY seq LIMIT ?", (*bindings, limit), max_bytes)
+        more = (
+            rows
+            and db.execute(
+                f"SELECT 1 FROM events {matching} AND seq > ? LIMIT 1",  # noqa: S608
+                (*bindings, rows[-1].seq),
+            ).fetchone()
         )
+    return rows, bool(more)
 
 
 def subagents(

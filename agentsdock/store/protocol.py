@@ -158,6 +158,15 @@ class Found:
     complete: bool
 
 
+@frozen
+class Span:
+    """A stretch of a chat, both ends included; ``spoken`` wants what was said in it, too."""
+
+    first: int
+    last: int
+    spoken: bool = False
+
+
 OnCommit = Callable[[str, Sequence[Committed], Head], None]
 """Called with a chat's new events on the Trio thread, in commit order, before the unit's
 caller resumes.  It must not raise."""
@@ -246,10 +255,20 @@ class Store(Protocol):
         ...
 
     async def spans(
-        self, session_id: str, wanted: Sequence[tuple[int, int]]
+        self, session_id: str, wanted: Sequence[Span], *, max_bytes: int = 16 * 1024 * 1024
     ) -> list[list[Committed]]:
-        """Of each (first, last) sequence number: the first events that are no ``INNER_TYPES``,
-        the newest events, and the newest of ``TRACE_TYPES``; a bounded number of each.
+        """Of each span: the first events that are no ``INNER_TYPES``, the newest events, the
+        newest of ``TRACE_TYPES``, and where wanted the newest texts; a bounded number of each.
+
+        Fewer spans than wanted, the first ones, where all would exceed ``max_bytes``; at least
+        one.  Raises SessionGone.
+        """
+        ...
+
+    async def last_texts(
+        self, session_id: str, wanted: Sequence[tuple[int, int]]
+    ) -> list[Committed | None]:
+        """Of each (first, last) sequence number the newest ``assistant_text``.
 
         Raises SessionGone.
         """
@@ -263,9 +282,9 @@ class Store(Protocol):
         *,
         limit: int,
         max_bytes: int = 16 * 1024 * 1024,
-    ) -> list[Committed]:
+    ) -> tuple[list[Committed], bool]:
         """A run's events of ``TRACE_TYPES`` from one sequence number to another, both
-        included.  Raises SessionGone.
+        included, and whether more of them follow.  Raises SessionGone.
         """
         ...
 

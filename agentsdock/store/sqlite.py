@@ -39,6 +39,7 @@ from agentsdock.store.protocol import (
     Loaded,
     OnCommit,
     PutDiff,
+    Span,
     StoreBusy,
     StoreClosed,
     StoreDamaged,
@@ -332,9 +333,14 @@ class SqliteStore:
         )
 
     async def spans(
-        self, session_id: str, wanted: Sequence[tuple[int, int]]
+        self, session_id: str, wanted: Sequence[Span], *, max_bytes: int = 16 * 1024 * 1024
     ) -> list[list[Committed]]:
-        return await self._read(lambda db: outline.spans(db, session_id, wanted))
+        return await self._read(lambda db: outline.spans(db, session_id, wanted, max_bytes))
+
+    async def last_texts(
+        self, session_id: str, wanted: Sequence[tuple[int, int]]
+    ) -> list[Committed | None]:
+        return await self._read(lambda db: outline.last_texts(db, session_id, wanted))
 
     async def trace(
         self,
@@ -344,7 +350,7 @@ class SqliteStore:
         *,
         limit: int,
         max_bytes: int = 16 * 1024 * 1024,
-    ) -> list[Committed]:
+    ) -> tuple[list[Committed], bool]:
         return await self._read(
             lambda db: outline.trace(db, session_id, run_id, window, limit, max_bytes)
         )

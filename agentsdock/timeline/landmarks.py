@@ -40,6 +40,10 @@ class Landmark:
     thoughts: int = 0
     open: bool = False
     """A turn without its terminal event."""
+    answered: bool = False
+    """A turn that succeeded with a text: its terminal event says what there is to say."""
+    heard: int = 0
+    """Up to where the preview is known to be the latest that was said."""
     job: JobHistory | None = None
 
     @property
@@ -51,6 +55,11 @@ class Landmark:
         """What it took, as ``2 tools · 1 thought``."""
         counted = ((self.tools, "tool"), (self.thoughts, "thought"))
         return " · ".join(f"{n} {name}{'s' * (n != 1)}" for n, name in counted if n)
+
+    def hear(self, event: Event | None, upto: int) -> None:
+        """The latest text of a turn, if there is one, as it stood at ``upto``."""
+        self.preview = _cut(_said(event), PREVIEW_CHARS) if event is not None else self.preview
+        self.heard = upto
 
     def public(self) -> dict[str, Any]:
         return {
@@ -98,6 +107,16 @@ class Outline:
             if place >= 0:
                 self._started[place].tools += kind == "tool_started"
                 self._started[place].thoughts += kind == "reasoning_summary"
+
+    def unheard(self) -> list[Landmark]:
+        """Turns whose preview must be looked for in what was said on the way."""
+        return [
+            turn
+            for turn in self._by_key.values()
+            if turn.run_id is not None
+            and turn.heard < turn.end_seq
+            and (turn.open or not (turn.answered or turn.preview))
+        ]
 
     def reach(self, seq: int) -> None:
         """All up to ``seq`` was added; a turn without an end goes on until there."""
@@ -206,6 +225,12 @@ def _extend(turn: Landmark, event: Event) -> None:
     turn.preview = _cut(_said(event), PREVIEW_CHARS) or turn.preview
     if event["type"] in TERMINAL_TYPES:
         turn.open = False
+        turn.answered = _is_answer(event)
+
+
+def _is_answer(event: Event) -> bool:
+    failed = event.get("is_error") or event.get("stopped") or event["type"] == "turn_stopped"
+    return not failed and bool(_text(event, "result_text"))
 
 
 def _title(event: Event) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from agentsdock.model.events import TERMINAL_TYPES, TRACE_TYPES
+from agentsdock.model.events import TRACE_TYPES
 from agentsdock.timeline.kinds import ESSENTIAL_TYPES, HIDDEN_TYPES
 from agentsdock.timeline.landmarks import Landmark, Outline
 
@@ -30,6 +30,16 @@ class Window:
     total: int
     omitted_before: int
     omitted_after: int
+
+    def shortened(self, count: int, *, tail: bool) -> "Window":
+        """With ``count`` landmarks only: the newest of a tail page, else the oldest."""
+        left = len(self.landmarks) - count
+        return Window(
+            self.landmarks[left:] if tail else self.landmarks[:count],
+            self.total,
+            self.omitted_before + left * tail,
+            self.omitted_after + left * (not tail),
+        )
 
     @property
     def next_before(self) -> int | None:
@@ -100,10 +110,20 @@ def _choice(landmark: Landmark, events: Sequence[Event]) -> _Choice:
         budget=JOB_EVENTS if landmark.job is not None else EVENTS,
         primary=shown[-1] if shown else (own[-1] if own else None),
         start=start,
-        essentials=[event for event in own if event["type"] in ESSENTIAL_TYPES][-ESSENTIALS:],
+        essentials=_essentials(landmark, own),
         trace=next((event for event in reversed(own) if event["type"] in TRACE_TYPES), None),
         others=[event for event in own if event["type"] != "process_started"],
     )
+
+
+def _essentials(landmark: Landmark, own: Sequence[Event]) -> list[Event]:
+    """The most important last: what was delivered, and before it what was said by a turn whose
+    end does not say it."""
+    said = [] if landmark.answered or landmark.job is not None else own
+    return [
+        *(event for event in said if event["type"] == "assistant_text"),
+        *(event for event in own if event["type"] in ESSENTIAL_TYPES),
+    ][-ESSENTIALS:]
 
 
 def _belongs(landmark: Landmark, event: Event) -> bool:
@@ -121,11 +141,10 @@ def _belongs(landmark: Landmark, event: Event) -> bool:
 
 
 def _is_displayable(event: Event) -> bool:
+    """A terminal event is, whatever it says: without it a turn would seem to go on."""
     kind = event["type"]
     if kind == "assistant_text":
         return bool(str(event.get("text") or "").strip())
-    if kind in TERMINAL_TYPES:
-        return bool(str(event.get("result_text") or event.get("message") or "").strip())
     return kind not in ("turn_started", "process_started", "provider_session", *TRACE_TYPES)
 
 

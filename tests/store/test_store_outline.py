@@ -1,6 +1,7 @@
 """The outline of a chat is read through indexes of its own, however much lies between."""
 
 import time
+from unittest.mock import ANY
 
 import apsw
 import pytest
@@ -10,7 +11,7 @@ from store_samples import chat, create, event, sid
 
 from agentsdock.model.events import INNER_TYPES, TRACE_TYPES
 from agentsdock.store import ledger, outline, schema
-from agentsdock.store.protocol import PutSession, SessionGone, Store
+from agentsdock.store.protocol import PutSession, SessionGone, Span, Store
 
 KINDS = ("turn_started", "assistant_text", "tool_started", "reasoning_summary", "turn_queued")
 
@@ -57,7 +58,7 @@ async def test_a_span_is_read_at_both_ends(store: Store):
     await create(store)
     kinds = ["turn_started", "tool_started", *["assistant_text"] * 40, "turn_finished"]
     await store.append(sid(), [event(kind=kind) for kind in kinds])
-    [span, inner] = await store.spans(sid(), [(1, len(kinds)), (3, 5)])
+    [span, inner] = await store.spans(sid(), [Span(1, len(kinds)), Span(3, 5)])
     assert [row.type for row in span[:2]] == ["turn_started", "tool_started"]
     assert span[-1].type == "turn_finished"
     assert len(span) == 2 + outline.SPAN_NEWEST_ROWS
@@ -68,14 +69,67 @@ async def test_the_trace_of_a_run_holds_its_own_rows_only(store: Store):
     await create(store)
     runs = ["run_a", "run_b"]
     await store.append(sid(), [event(kind="tool_started", run_id=run) for run in runs * 3])
-    rows = await store.trace(sid(), "run_a", (2, 6), limit=5)
-    assert [row.seq for row in rows] == [3, 5]
+    rows, more = await store.trace(sid(), "run_a", (2, 6), limit=5)
+    assert ([row.seq for row in rows], more) == ([3, 5], False)
+
+
+async def test_a_page_of_a_trace_that_is_cut_says_so(store: Store):
+    """By its rows or by its bytes: who reads on loses nothing."""
+    await create(store)
+    await store.append(sid(), [event("x" * 900, kind="tool_started", run_id="run_a")] * 4)
+    seen, after, more = [], 0, True
+    while more:
+        rows, more = await store.trace(sid(), "run_a", (after + 1, 9), limit=3, max_bytes=2500)
+        seen.append([row.seq for row in rows])
+        after = rows[-1].seq
+    assert seen == [[1, 2], [3, 4]]
+    assert await store.trace(sid(), "run_a", (1, 9), limit=3) == (ANY, True)
+    assert await store.trace(sid(), "run_a", (1, 9), limit=4) == (ANY, False)
+
+
+async def test_spans_are_cut_to_the_bytes_of_a_page(store: Store):
+    await create(store)
+    await store.append(sid(), [event("x" * 900, kind="turn_started")] * 5)
+    spans = [Span(seq, seq) for seq in (5, 4, 3, 2, 1)]
+    read = await store.spans(sid(), spans, max_bytes=2500)
+    assert [row.seq for rows in read for row in rows] == [5, 4]
+    [one] = await store.spans(sid(), [Span(1, 5), Span(1, 1)], max_bytes=1)
+    assert len(one) == 5
+
+
+async def test_what_was_said_is_found_behind_any_number_of_tools(store: Store):
+    await create(store)
+    kinds = ["turn_started", *["assistant_text"] * 40, *["tool_started"] * 300]
+    await store.append(sid(), [event(str(n), kind=kind) for n, kind in enumerate(kinds, 1)])
+    [silent, spoken] = await store.spans(
+        sid(), [Span(1, len(kinds)), Span(1, len(kinds), spoken=True)]
+    )
+    assert "assistant_text" not in {row.type for row in silent}
+    said = [row.seq for row in spoken if row.type == "assistant_text"]
+    assert said == list(range(10, 42))
+    texts = await store.last_texts(sid(), [(1, len(kinds)), (1, 20), (42, 60), (1, 1)])
+    assert [row and row.seq for row in texts] == [41, 20, None, None]
+
+
+async def test_a_long_trace_is_read_in_bounded_pieces(store: Store, monkeypatch):
+    monkeypatch.setattr(outline, "TRACE_ROWS", 3)
+    await create(store)
+    kinds = ["turn_started", *["tool_started"] * 7, "turn_finished", "tool_started"]
+    await store.append(sid(), [event(kind=kind) for kind in kinds])
+    at, outer, traced = 0, [], []
+    while at < len(kinds):
+        rows, trace, at = await store.outline(sid(), at)
+        outer += [row.seq for row in rows]
+        traced += [seq for seq, _ in trace]
+        assert len(trace) <= 3
+    assert (outer, traced) == ([1, 9], [2, 3, 4, 5, 6, 7, 8, 10])
 
 
 async def test_a_chat_that_is_gone_has_no_outline(store: Store):
     for read in (
         store.outline(sid(), 0),
-        store.spans(sid(), [(1, 2)]),
+        store.spans(sid(), [Span(1, 2)]),
+        store.last_texts(sid(), [(1, 2)]),
         store.trace(sid(), "run_a", (1, 2), limit=1),
         store.subagents(sid(), 0),
     ):
