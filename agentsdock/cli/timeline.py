@@ -95,6 +95,12 @@ def _tool_finished(event: Event) -> Line:
     return Line(f"  {outcome}", f"{tool.get('name')}{status} {output}", style)
 
 
+def _diff(event: Event) -> Line:
+    files = [str(file.get("path")) for file in event.get("diff_files") or ()]
+    counts = f"+{event.get('additions', 0)} -{event.get('deletions', 0)}"
+    return Line("changed", f"{counts} {_data(', '.join(files))}")
+
+
 def _warning(event: Event) -> Line:
     left = event.get("left_seconds")
     ends = f"; the turn ends in {left:.0f} s" if isinstance(left, int | float) else ""
@@ -113,6 +119,8 @@ def _finished(event: Event) -> Line:
         facts.append(f"PROCESSES LEFT: {event.get('survivors')}")
     elif event.get("tree_empty") and event.get("rung"):
         facts.append("no process left")
+    if event.get("code_diff_missing"):
+        facts.append(f"no diff: {_data(event['code_diff_missing'])}")
     if event.get("exit_overrun"):
         facts.append("the CLI did not exit by itself")
     tail = f" ({', '.join(facts)})" if facts else ""
@@ -150,6 +158,7 @@ _LINES = {
     "assistant_text": lambda event: Line("says", _text(event)),
     "tool_started": _tool_started,
     "tool_finished": _tool_finished,
+    "code_diff": _diff,
     "idle_warning": _warning,
     "raw_event": lambda event: Line("unusable", _data(event.get("raw") or "a line"), "yellow"),
     "error": _error,

@@ -186,6 +186,11 @@ class Client:
         path = f"{_path(session_id)}/runs/{urllib.parse.quote(run_id, safe='')}/extend"
         return await self._call("POST", path, json=body)
 
+    async def diff(self, session_id: str, run_id: str) -> bytes:
+        """The patch of what a run changed; ApiError with status 404 where there is none."""
+        path = f"{_path(session_id)}/diffs/{urllib.parse.quote(run_id, safe='')}"
+        return (await self._answer("GET", path)).content
+
     @contextlib.asynccontextmanager
     async def events(
         self,
@@ -223,14 +228,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        try:
-            reply = await self._http.request(
-                method, path, json=json, params=params, headers=headers
-            )
-        except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
-        if not reply.is_success:
-            raise refusal(reply.status_code, reply.content)
+        reply = await self._answer(method, path, json=json, params=params, headers=headers)
         try:
             body: Json = reply.json()
         except ValueError as error:
@@ -238,6 +236,15 @@ class Client:
                 "the answer is not JSON", status=reply.status_code, action="Check the address."
             ) from error
         return body
+
+    async def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            reply = await self._http.request(method, path, **options)
+        except httpx.TransportError as error:
+            raise unreachable(self.url, error) from error
+        if not reply.is_success:
+            raise refusal(reply.status_code, reply.content)
+        return reply
 
 
 def _path(session_id: str) -> str:

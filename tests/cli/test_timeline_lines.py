@@ -25,6 +25,13 @@ def test_a_turn_reads_from_top_to_bottom():
     )
 
 
+def test_what_a_turn_changed_is_said():
+    files = [{"path": "a.py"}, {"path": "b/\x1b[2Jc"}]
+    assert said("code_diff", diff_files=files, additions=3, deletions=1) == (
+        "changed      +3 -1 a.py, b/c"
+    )
+
+
 def test_what_becomes_of_a_waiting_message_is_said():
     assert said("turn_queue_updated", prompt="a better text") == "edited       a better text"
     assert said("turn_queue_run_now", message="It runs next.") == "forced       It runs next."
@@ -35,6 +42,7 @@ def test_what_becomes_of_a_waiting_message_is_said():
     ("fields", "text"),
     [
         ({"wall_seconds": 1.26, "tree_empty": True, "rung": "subreaper"}, "1.3 s, no process left"),
+        ({"code_diff_missing": "git is\nslow"}, "no diff: git is slow"),
         ({"exit_overrun": True}, "the CLI did not exit by itself"),
         ({"tree_empty": False, "survivors": [7], "rung": "subreaper"}, "PROCESSES LEFT: [7]"),
         ({"is_error": True, "code": "idle_timeout", "message": "silent"}, "idle_timeout: silent"),

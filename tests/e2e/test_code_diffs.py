@@ -13,6 +13,8 @@ import trio
 from chaos.cli_program import install_cli
 from serving_house import House
 
+from agentsdock.client.errors import ApiError
+from agentsdock.client.http import Client
 from agentsdock.testing.server import running_server
 
 TOKEN = "diffs-SECRET-3"
@@ -122,6 +124,10 @@ async def test_a_turn_tells_what_its_edit_tools_changed_before_it_ends(house, re
     assert answer.headers["content-type"] == "text/x-diff; charset=utf-8"
     assert len(answer.content) == diff["byte_count"]
     assert " not committed\n+a line by the agent\n" in answer.text
+    async with Client(house.server.url, TOKEN) as client:
+        assert await client.diff(chat, diff["run_id"]) == answer.content
+        with pytest.raises(ApiError, match="diff not found"):
+            await client.diff(chat, "run_0")
     other = await house.chat()
     missing = [(other, diff["run_id"]), (chat, "run_0"), (chat, "a b"), ("sess_0", diff["run_id"])]
     for place in missing:

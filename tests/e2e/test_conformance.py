@@ -88,6 +88,9 @@ async def test_our_client_loses_nothing_when_its_connection(name, live_server, m
             truth = await told(client, chat)
     assert check_seen(seen, truth) == []
     assert proxy.check_cursors() == []
+    handed_on = [seq for passage in proxy.passages for seq in passage.seqs]
+    if not faults.abort:
+        assert handed_on == [event["seq"] for event in truth], "each event over the wire once"
     assert sum(passage.cut for passage in proxy.passages) >= (1 if faults.cut_every != 10 else 0)
 
 
