@@ -26,9 +26,13 @@ TURN = {"prompt": "[[fake events=12 tools=2]]"}
 LONG = {"prompt": "[[fake hang=1]]"}
 
 
-@pytest.fixture
-def live_server(environment, tmp_path):
-    with running_server(tmp_path / "state", environment, token=TOKEN) as server:
+@pytest.fixture(scope="module")
+def live_server(cursor_cli, tmp_path_factory):
+    """One for all of these tests: each has chats of its own."""
+    folder = tmp_path_factory.mktemp("conformance")
+    environ = {"CURSOR_BIN": str(cursor_cli), "AGENTSDOCK_AGENT_CWD": str(folder)}
+    environ |= {"AGENTSDOCK_BACKEND": "cursor", "AGENTSDOCK_STOP_GRACE_SECONDS": "0.2"}
+    with running_server(folder / "state", environ, token=TOKEN) as server:
         yield server
 
 
