@@ -18,6 +18,7 @@ MARK = "<!-- generated below -->\n"
 PROGRAMS = {
     "parser": [str(HERE / "parser.py")],
     "store": [str(HERE / "store.py")],
+    "timeline": [str(HERE / "timeline.py")],
     "guard": [str(HERE / "guard.py"), "--json"],
 }
 

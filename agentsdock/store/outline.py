@@ -14,10 +14,14 @@ from agentsdock.store.protocol import Span
 from agentsdock.store.queries import page, standing
 
 OUTLINE = (
-    "type NOT IN ('assistant_text', 'idle_warning', 'process_started', 'provider_session',"
-    " 'raw_event', 'reasoning_summary', 'subagent_state', 'tool_finished', 'tool_started')"
+    "type <> 'assistant_text' AND type <> 'idle_warning' AND type <> 'process_started'"
+    " AND type <> 'provider_session' AND type <> 'raw_event' AND type <> 'reasoning_summary'"
+    " AND type <> 'subagent_state' AND type <> 'tool_finished' AND type <> 'tool_started'"
 )
-TRACE = "type IN ('code_diff', 'reasoning_summary', 'tool_finished', 'tool_started')"
+TRACE = (
+    "(type = 'code_diff' OR type = 'reasoning_summary'"
+    " OR type = 'tool_finished' OR type = 'tool_started')"
+)
 SUBAGENTS = "type = 'subagent_state'"
 
 _EVENT = "SELECT seq, type, run_id, body FROM events"

@@ -159,3 +159,12 @@ async def test_the_outline_of_a_very_long_chat_costs_what_its_turns_cost(store: 
         took.append(time.perf_counter() - start)
         assert (len(rows), reach) == (50, 100_000)
     assert min(took) < 0.010
+
+
+def test_no_index_makes_an_append_build_a_table_of_its_own():
+    """As SQLite would for each row, had a condition a list of more than two values."""
+    steps = database([]).execute(
+        "EXPLAIN INSERT INTO events (chat, seq, type, run_id, body) VALUES (?, ?, ?, ?, ?)",
+        (9, 1, "assistant_text", None, b""),
+    )
+    assert "OpenEphemeral" not in {step[1] for step in steps}
