@@ -134,7 +134,11 @@ class RunDiff:
             return
         self._cwd = folder
         self._snapshot = await take(
-            house.launcher, repository, house.folder / self._run_id, house.settings.environ
+            house.launcher,
+            repository,
+            house.folder / self._run_id,
+            house.settings.environ,
+            house.settings.state_dir,
         )
 
     @contextlib.contextmanager

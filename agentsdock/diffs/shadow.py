@@ -33,6 +33,7 @@ _SWITCHES = frozenset(
 )
 """Settings that decide what a file's content and mode are to git; none of them names a program."""
 _FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
+_SPECIAL = re.compile(rb"[\\*?\[\]!# ]")
 _FILTER = re.compile(r"filter\.(.+)\.(?:clean|process)", re.DOTALL)
 _FIXED = {
     "core.bare": "false",
@@ -88,8 +89,16 @@ def _default_file(name: str, environ: Mapping[str, str]) -> str:
     return os.path.join(base, "git", name)
 
 
-def make(folder: pathlib.Path, repository: Repository, configuration: Configuration) -> None:
-    """Build the folder, which must not exist.  Blocks.  Raises OSError."""
+def make(
+    folder: pathlib.Path,
+    repository: Repository,
+    configuration: Configuration,
+    hidden: pathlib.Path,
+) -> None:
+    """Build the folder, which must not exist.  Git ignores ``hidden``, should it be in the tree.
+
+    Blocks.  Raises OSError.
+    """
     common = pathlib.Path(repository.common_dir)
     for part in ("objects/info", "refs", "info"):
         (folder / part).mkdir(0o700, parents=True)
@@ -99,6 +108,8 @@ def make(folder: pathlib.Path, repository: Repository, configuration: Configurat
     (folder / "config").write_bytes(os.fsencode(_written(configuration)))
     for name in ("exclude", "attributes"):
         _copy_small(common / "info" / name, folder / "info" / name)
+    with (folder / "info/exclude").open("ab") as exclude:
+        exclude.write(_pattern(repository.root, hidden))
     git_dir = pathlib.Path(repository.git_dir)
     copy_index(git_dir / INDEX, folder / INDEX)
     for shared in git_dir.glob("sharedindex.*"):
@@ -122,6 +133,15 @@ def copy_index(source: pathlib.Path, target: pathlib.Path) -> None:
 def _copy_small(source: pathlib.Path, target: pathlib.Path) -> None:
     if source.is_file() and source.stat().st_size <= _MOST_BYTES:
         shutil.copyfile(source, target)
+
+
+def _pattern(root: str, hidden: pathlib.Path) -> bytes:
+    """The line of an ignore file that means this folder, if it lies below the root."""
+    real = os.path.realpath(hidden)
+    below = os.path.relpath(real, root)
+    if below.startswith("..") or "\n" in below:
+        return b""
+    return b"\n/" + _SPECIAL.sub(rb"\\\g<0>", os.fsencode(below)) + b"/\n"
 
 
 def _written(configuration: Configuration) -> str:

@@ -175,10 +175,12 @@ async def take(
     repository: Repository,
     folder: pathlib.Path,
     environ: Mapping[str, str],
+    hidden: pathlib.Path,
 ) -> Snapshot:
     """Note the state of the work tree in ``folder``, which is made.
 
-    Raises NoDiff; the folder may then exist and is the caller's to remove.
+    ``hidden`` is a folder of the server's, which is no part of anybody's work.  Raises NoDiff;
+    ``folder`` may then exist and is the caller's to remove.
     """
     program = await in_thread(shutil.which, "git", os.X_OK, environ.get("PATH"))
     if program is None:
@@ -189,7 +191,7 @@ async def take(
     listing = await theirs.run("config", "--list", "-z")
     configuration = shadow.read_configuration(listing.stdout, environ)
     try:
-        await in_thread(shadow.make, folder, repository, configuration)
+        await in_thread(shadow.make, folder, repository, configuration, hidden)
         free = await in_thread(_free_bytes, folder)
     except OSError as error:
         raise NoDiff(f"the state of the repository could not be kept: {error.strerror}") from error

@@ -55,9 +55,8 @@ class User:
     async def snapshot(self, cwd=None):
         self.taken += 1
         repository = find(str(cwd or self.repo))
-        return await take(
-            self.launcher, repository, self.state / f"shot-{self.taken}", self.environ
-        )
+        folder = self.state / f"shot-{self.taken}"
+        return await take(self.launcher, repository, folder, self.environ, self.state)
 
 
 @pytest.fixture

@@ -1,9 +1,12 @@
 """What a snapshot tells of the files that an agent edited."""
 
 import os
+import random
+import shutil
 import subprocess
 
 import pytest
+import trio
 
 from agentsdock.diffs import paths, snapshot
 from agentsdock.diffs.git import NoDiff
@@ -431,6 +434,85 @@ async def test_ignore_files_of_the_user_and_of_the_repository_count(user):
         diff = await noted.compare([*told, "seen"], str(user.repo))
         assert [change.path for change in diff.changes] == ["seen"]
         assert diff.left_out == dict.fromkeys(told, Why.IGNORED)
+
+
+@pytest.mark.parametrize("name", [".state", "s t [a]te*#", "ü"])
+async def test_the_servers_own_folder_is_no_part_of_the_work(user, name):
+    user.state = user.repo / "sub" / name
+    user.state.mkdir(parents=True)
+    (user.state / "token").write_text("secret\n")
+    user.write("a.txt")
+    noted = await user.snapshot()
+    (user.state / "token").write_text("another secret\n")
+    user.write("a.txt", "one\n")
+    diff = await noted.compare(["a.txt", f"sub/{name}/token"], str(user.repo))
+    assert listed(diff) == {"a.txt": (0, 2)}
+    assert diff.left_out == {f"sub/{name}/token": Why.IGNORED}
+    objects = [path for path in noted.folder.rglob("*") if len(path.name) == 38]
+    assert len(objects) <= 5, "the file, once before and once after, and trees"
+
+
+async def test_two_turns_in_one_repository_do_not_see_each_other(user):
+    user.write("a.txt", "0\n")
+    user.commit()
+    first, second = await user.snapshot(), None
+    user.write("a.txt", "1\n")
+    second = await user.snapshot()
+    user.write("a.txt", "2\n")
+    found = {}
+
+    async def compare(name, noted):
+        found[name] = (await noted.compare(["a.txt"], str(user.repo))).patch
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(compare, "first", first)
+        nursery.start_soon(compare, "second", second)
+    assert b"-0\n+2\n" in found["first"]
+    assert b"-1\n+2\n" in found["second"]
+
+
+CONTENTS = [b"", b"one\n", b"one\ntwo", b"a\r\nb\r\n", "ä\n".encode(), b"\xff\xfe\n", b"x\n" * 300]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_patch_makes_of_the_state_before_what_was_there_afterwards(user, tmp_path, seed):
+    chance = random.Random(seed)
+    names = [f"{folder}{name}" for folder in ("", "d/", "d/e/") for name in ("a", "b c", "ü")]
+
+    def change(name):
+        path = user.repo / name
+        match chance.randrange(4):
+            case 0 if path.exists():
+                path.unlink()
+            case 1 if path.exists():
+                path.chmod(chance.choice([0o644, 0o755]))
+            case _:
+                user.write(name, chance.choice(CONTENTS) + chance.choice(CONTENTS))
+
+    for name in names:
+        change(name)
+    user.git("add", "-A")
+    if chance.random() < 0.7:
+        user.git("commit", "-q", "--allow-empty", "-m", "x")
+    for name in chance.sample(names, 5):
+        change(name)
+    before = tmp_path / "before"
+    shutil.copytree(user.repo, before, ignore=shutil.ignore_patterns(".git"))
+    noted = await user.snapshot()
+    for name in chance.sample(names, 6):
+        change(name)
+    diff = await noted.compare(names, str(user.repo))
+    if diff is not None:
+        subprocess.run(["git", "apply", "-"], cwd=before, input=diff.patch, check=True)
+    assert state(before) == state(user.repo)
+
+
+def state(folder):
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o111)
+        for path in folder.rglob("*")
+        if path.is_file() and ".git" not in path.parts
+    }
 
 
 async def test_a_damaged_index_is_no_diff_with_a_reason(user):
