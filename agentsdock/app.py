@@ -24,6 +24,8 @@ from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.dock import Dock, Identity, identify
 from agentsdock.chats.draining import Drainer
+from agentsdock.chats.forks import Forks, NoFiles
+from agentsdock.chats.imports import Imports
 from agentsdock.chats.launching import Launcher
 from agentsdock.chats.queue import Queue
 from agentsdock.chats.reading import Reading
@@ -115,6 +117,7 @@ async def _open_house(
         admission,
         house,
     )
+    imports = Imports(settings, store, registry, house)
     return Dock(
         settings=settings,
         identity=identity,
@@ -122,6 +125,8 @@ async def _open_house(
         queue=Queue(registry, dispatcher, admission, house),
         diffs=diffs,
         reading=Reading(settings, store, registry),
+        forks=Forks(settings, store, registry, NoFiles(), imports.has_transcript, house),
+        imports=imports,
         searching=Searching(store, registry),
         runtimes=runtimes,
         feed=feed,

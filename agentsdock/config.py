@@ -61,6 +61,10 @@ class Settings:
     max_event_response_limit: int
     fork_memory_chars: int
     fork_memory_item_chars: int
+    history_import_limit: int
+    history_import_text_chars: int
+    claude_projects_root: pathlib.Path
+    codex_sessions_root: pathlib.Path
     websocket_stall_seconds: float
     capsule_bytes: int
     """Raw recording of one run; 0 records nothing."""
@@ -184,6 +188,10 @@ def _limits(read: Reader, stem: str) -> TurnLimits:
     )
 
 
+def _root(environ: Mapping[str, str], name: str, default: str) -> pathlib.Path:
+    return pathlib.Path(environ.get(name, "").strip() or default).expanduser()
+
+
 def _working_directory(wanted: str) -> str:
     for place in (wanted, os.path.expanduser("~")):
         if os.path.isdir(place):
@@ -239,6 +247,14 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
         max_event_response_limit=read.integer("MAX_EVENT_RESPONSE_LIMIT", 1000, floor=1),
         fork_memory_chars=read.integer("FORK_MEMORY_CHARS", 24_000, floor=4000),
         fork_memory_item_chars=read.integer("FORK_MEMORY_ITEM_CHARS", 1800, floor=1),
+        history_import_limit=read.integer("HISTORY_IMPORT_LIMIT", 400, floor=1),
+        history_import_text_chars=read.integer("HISTORY_IMPORT_TEXT_CHARS", 12_000, floor=1),
+        claude_projects_root=_root(environ, "CLAUDE_PROJECTS_ROOT", "~/.claude/projects"),
+        codex_sessions_root=_root(
+            environ,
+            "CODEX_SESSIONS_ROOT",
+            os.path.join(environ.get("CODEX_HOME", "").strip() or "~/.codex", "sessions"),
+        ),
         websocket_stall_seconds=read.number("WEBSOCKET_STALL_SECONDS", 10, floor=0.1),
         capsule_bytes=read.integer("CAPSULE_MAX_BYTES", 64 * MIB),
         capsules_total_bytes=read.integer("CAPSULES_TOTAL_BYTES", 1024 * MIB),

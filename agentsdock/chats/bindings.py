@@ -20,7 +20,7 @@ def initialised(session: Session, backend: str, provider_id: str) -> Session:
         binding = evolve(binding, failed_resumes=0)
     else:
         binding = ProviderBinding(session_id=provider_id)
-    return evolve(with_binding(session, backend, binding), locked=True)
+    return evolve(with_binding(session, backend, binding), locked=True, fork_from=None)
 
 
 def succeeded(session: Session, backend: str, envelope: Envelope) -> Session:

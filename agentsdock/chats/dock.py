@@ -12,6 +12,8 @@ from agentsdock import __version__
 from agentsdock.backends.probing import Runtimes
 from agentsdock.chats.chats import Chats
 from agentsdock.chats.diffs import Diffs
+from agentsdock.chats.forks import Forks
+from agentsdock.chats.imports import Imports
 from agentsdock.chats.queue import Queue
 from agentsdock.chats.reading import Reading
 from agentsdock.chats.searching import Searching
@@ -39,6 +41,8 @@ class Dock:
     queue: Queue
     diffs: Diffs
     reading: Reading
+    forks: Forks
+    imports: Imports
     searching: Searching
     runtimes: Runtimes
     feed: Feed

@@ -9,7 +9,7 @@ from agentsdock.logs import get_logger
 from agentsdock.model.codes import Code
 from agentsdock.model.events import Draft
 from agentsdock.model.turns import Run
-from agentsdock.store.protocol import Loaded, StoreError
+from agentsdock.store.protocol import DropSession, Loaded, StoreError
 
 RETRY_SECONDS = 5.0
 log = get_logger()
@@ -30,10 +30,21 @@ async def recover(
     swept = await sweep(records, marker_prefix=f"{server_identity}:")
     if swept.ended:
         log.warning("boot sweep ended leftovers", processes=len(swept.ended))
+    for session in loaded.sessions:
+        if session.initialising:
+            await _remove_half_fork(registry, session.id)
     for run in loaded.open_runs:
         chat = registry.require(run.session_id)
         if not await _close(registry, chat, run, swept):
             nursery.start_soon(_close_later, registry, chat, run, swept)
+
+
+async def _remove_half_fork(registry: Registry, session_id: str) -> None:
+    try:
+        await registry.store.append(session_id, (), [DropSession(session_id)])
+    except StoreError as error:
+        # It stays hidden; the next start tries again.
+        log.warning("half a fork is left", chat=session_id, error=str(error))
 
 
 async def _close(registry: Registry, chat: Chat, run: Run, swept: SweepResult) -> bool:

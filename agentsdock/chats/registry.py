@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from attrs import evolve
 
 from agentsdock.chats.chat import Chat
-from agentsdock.model.errors import NotFound
+from agentsdock.model.errors import Conflict, NotFound
 from agentsdock.model.events import Committed, Draft, Encoded, encode
 from agentsdock.model.sessions import ORDER_STEP, Head, Session
 from agentsdock.model.times import iso_now
@@ -31,6 +31,8 @@ class Registry:
             "rows": len(loaded.set_aside),
         }
         for session in loaded.sessions:
+            if session.initialising:
+                continue
             self.add(Chat(session, loaded.heads.get(session.id, Head())))
         for row in loaded.queue:
             self._chats[row.session_id].queue.append(row)
@@ -44,24 +46,35 @@ class Registry:
         self.feed.drop(chat.id)
 
     def get(self, session_id: str) -> Chat | None:
-        return self._chats.get(session_id)
+        """Raises Conflict for a fork that is not ready yet."""
+        chat = self._chats.get(session_id)
+        if chat is not None and chat.session.initialising:
+            raise Conflict("this chat is being made; try again in a moment")
+        return chat
 
     def require(self, session_id: str) -> Chat:
-        chat = self._chats.get(session_id)
+        chat = self.get(session_id)
         if chat is None:
             raise NotFound("session not found")
         return chat
 
     def __iter__(self) -> Iterator[Chat]:
-        return iter(list(self._chats.values()))
+        return iter([c for c in self._chats.values() if not c.session.initialising])
 
     def sorted(self) -> list[Chat]:
-        return sorted(self._chats.values(), key=lambda chat: chat.order)
+        return sorted(self, key=lambda chat: chat.order)
 
     def top_of(self, section: tuple[object, ...]) -> float:
         """A sort order in front of everything in a section."""
         orders = [c.session.sort_order for c in self._chats.values() if c.section == section]
         return min(orders, default=ORDER_STEP) - ORDER_STEP
+
+    def place_after(self, chat: Chat) -> float:
+        """A sort order right behind a chat."""
+        own = chat.session.sort_order
+        orders = [c.session.sort_order for c in self._chats.values() if c.section == chat.section]
+        behind = min((order for order in orders if order > own), default=own + 2 * ORDER_STEP)
+        return (own + behind) / 2
 
     async def write(
         self, chat: Chat, drafts: Sequence[Draft], changes: Sequence[Change] = ()

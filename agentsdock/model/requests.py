@@ -39,6 +39,10 @@ class CreateSession:
     provider_jobs_access: str | None = None
     import_history: bool | None = None
 
+    @property
+    def wants_history(self) -> bool:
+        return bool(self.provider_session_id) and self.import_history is not False
+
 
 @frozen
 class PatchSession:

@@ -78,6 +78,8 @@ class Session:
     codex_permission_profile: str | None = None
     codex_approvals_reviewer: str = "user"
     provider_jobs_access: str = "full"
+    initialising: bool = False
+    """A fork whose timeline is being copied: nobody sees it yet."""
 
     def binding(self, backend: str | None = None) -> ProviderBinding:
         found: ProviderBinding = getattr(self, backend or self.backend)

@@ -9,6 +9,7 @@ from agentsdock.web import (
     errors,
     events,
     folders,
+    forks,
     health,
     queue,
     search,
@@ -29,7 +30,7 @@ def make_app(dock: "Dock") -> QuartTrio:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     errors.install(app)
-    for area in (health, sessions, timeline, turns, queue, diffs, folders, search, events):
+    for area in (health, sessions, timeline, turns, queue, diffs, folders, search, forks, events):
         app.register_blueprint(area.blueprint(dock))
     app.asgi_app = Gate(app.asgi_app, Policy.of(dock.settings))  # type: ignore[method-assign]
     return app

@@ -103,8 +103,12 @@ def blueprint(dock: "Dock") -> Blueprint:
 
     @sessions.post("/api/sessions")
     async def create() -> Answer:
-        body = Body(await received() or b"{}")
-        return one(await chats.create(read_new(body, settings)))
+        wanted = read_new(Body(await received() or b"{}"), settings)
+        created = await chats.create(wanted)
+        if wanted.wants_history:
+            await dock.imports.at_creation(created["id"])
+            created = chats.detail(created["id"])
+        return one(created)
 
     @sessions.get("/api/sessions/<session_id>")
     async def page(session_id: str) -> Answer:

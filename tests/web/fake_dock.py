@@ -174,6 +174,8 @@ class FakeDock:
         self.diffs = FakeDiffs(self.chats)
         self.reading = None
         self.searching = None
+        self.forks = None
+        self.imports = None
         self.runtimes = FakeRuntimes()
         self.feed = Feed(self.store)
         self.stopping = trio.Event()
