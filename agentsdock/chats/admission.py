@@ -94,7 +94,7 @@ class Admission:
     async def _start_or_queue(
         self, chat: Chat, turn: QueuedTurn, keep: "_Keep"
     ) -> dict[str, object]:
-        pressure = self.dispatcher.pressure()
+        pressure = self.dispatcher.pressure() or self.dispatcher.rival(chat)
         if chat.busy or chat.queue or pressure is not None:
             waits_for = None if chat.busy or chat.queue else pressure
             return await self._queue(chat, turn, waits_for, keep)

@@ -63,6 +63,8 @@ class Dispatcher:
         self.capsules = CapsuleKeeper(settings, self._live_runs)
         self._pace = trio.Semaphore(settings.launch_pace) if settings.launch_pace else None
         self.slots = Slots(settings)
+        self._active: dict[str, Chat] = {}
+        """Chats in which a turn runs or is being started."""
         self.closing = trio.Event()
         """Set when the server goes down: nothing starts any more."""
 
@@ -83,6 +85,17 @@ class Dispatcher:
         """
         self.require_open()
         return self.slots.reason_to_wait() or self.slots.held
+
+    def rival(self, chat: Chat) -> str | None:
+        """Why a turn must wait for another chat: two CLIs would write to one session."""
+        wanted = chat.session.resumes
+        for other in self._active.values():
+            if other is not chat and wanted is not None and other.session.resumes == wanted:
+                return (
+                    f"The chat {other.session.title!r} ({other.id}) is using this chat's "
+                    f"{chat.session.backend} session; this turn starts when that one ends."
+                )
+        return None
 
     def require_open(self) -> None:
         if self.closing.is_set():
@@ -106,6 +119,7 @@ class Dispatcher:
         StoreError.
         """
         self.slots.take()
+        self._active[chat.id] = chat
         try:
             launch = await self._launcher.prepare(
                 chat.session, turn, turn.queued_id if queued else None
@@ -118,6 +132,7 @@ class Dispatcher:
                 unit = [put, *dropped, *changes(launch.run)]
                 committed = await self._registry.store.claim(launch.run, events, unit)
         except BaseException:
+            del self._active[chat.id]
             self.slots.free()
             raise
         chat.drop_row(turn.queued_id)
@@ -166,6 +181,7 @@ class Dispatcher:
                 await self._finish(chat, live, await self._ending(chat, live))
         finally:
             chat.live = None
+            del self._active[chat.id]
             self.slots.free()
             live.ended.set()
             self.capsules.wake()

@@ -50,15 +50,21 @@ class Drainer:
             if chat.retry_at > now:
                 wait = min(wait, chat.retry_at - now)
                 continue
+            if (rival := self.dispatcher.rival(chat)) is not None:
+                self._hold(chat, rival)
+                continue
             slots.held = slots.held or slots.reason_to_wait()
             if slots.held is None:
                 slots.take()
                 self._drain(chat, self._start_head)
             else:
                 wait = min(wait, MEMORY_POLL_SECONDS)
-                if not chat.queue[0].deferred:
-                    self._drain(chat, partial(self._hold_head, slots.held))
+                self._hold(chat, slots.held)
         return wait
+
+    def _hold(self, chat: Chat, reason: str) -> None:
+        if not chat.queue[0].deferred:
+            self._drain(chat, partial(self._hold_head, reason))
 
     def _drain(self, chat: Chat, take_head: Callable[[Chat], Awaitable[None]]) -> None:
         chat.draining = True
@@ -82,6 +88,8 @@ class Drainer:
         if self.dispatcher.closing.is_set() or not chat.may_start:
             return
         row = chat.queue[0]
+        if self.dispatcher.rival(chat) is not None:
+            return
         try:
             await self.dispatcher.start(chat, row, queued=True)
         except (Unavailable, StoreError) as error:

@@ -86,6 +86,12 @@ class Session:
         return found
 
     @property
+    def resumes(self) -> tuple[str, str] | None:
+        """The backend, and the session of its CLI that the next turn goes on with or forks."""
+        session_id = self.binding().session_id or self.fork_from
+        return (self.backend, session_id) if session_id else None
+
+    @property
     def backend_locked(self) -> bool:
         return self.locked or any(self.binding(name).session_id for name in BACKENDS)
 
