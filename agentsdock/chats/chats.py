@@ -9,6 +9,7 @@ from agentsdock.chats import pages
 from agentsdock.chats.admission import Admission
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.dispatcher import Dispatcher
+from agentsdock.chats.ordering import Ordering
 from agentsdock.chats.pressure import available_mem_mb
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.sessions import Sessions
@@ -20,6 +21,7 @@ from agentsdock.model.requests import (
     CreateSession,
     Idempotency,
     PatchSession,
+    PlaceSession,
     PostTurn,
     ReadPage,
 )
@@ -74,6 +76,9 @@ class Chats:
 
     async def mark_unread(self, session_id: str) -> dict[str, Any]:
         return await hand_over(self.nursery, self.sessions.mark_unread, session_id)
+
+    async def place(self, session_id: str, request: PlaceSession) -> list[dict[str, Any]]:
+        return await hand_over(self.nursery, Ordering(self.registry).place, session_id, request)
 
     async def post_turn(
         self, session_id: str, message: PostTurn, idempotency: Idempotency | None = None

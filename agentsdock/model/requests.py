@@ -67,6 +67,16 @@ class PatchSession:
 
 
 @frozen
+class PlaceSession:
+    """Where a chat goes: one place up or down, or before or after another chat."""
+
+    direction: str | None = None
+    target_id: str | None = None
+    placement: str = "before"
+    target_folder: str | None = None
+
+
+@frozen
 class PostTurn:
     """A user's message.  ``model`` and ``effort``: None leaves the chat's, ``""`` clears it."""
 

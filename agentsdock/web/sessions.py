@@ -6,7 +6,7 @@ from quart import Blueprint, request
 
 from agentsdock.config import Settings
 from agentsdock.model.errors import BadRequest
-from agentsdock.model.requests import CreateSession, PatchSession, ReadPage
+from agentsdock.model.requests import CreateSession, PatchSession, PlaceSession, ReadPage
 from agentsdock.model.sessions import (
     CLAUDE_PERMISSION_MODES,
     CODEX_APPROVAL_POLICIES,
@@ -68,6 +68,22 @@ def read_patch(body: Body, settings: Settings) -> PatchSession:
         if name in sent and sent[name] is None:
             del sent[name]
     return PatchSession(**sent)
+
+
+_direction = choice(("up", "down"))
+_placement = choice(("before", "after"))
+
+
+def read_place(body: Body) -> PlaceSession:
+    place = PlaceSession(
+        direction=_direction(body, "direction"),
+        target_id=body.text("target_id", 128),
+        placement=_placement(body, "placement") or "before",
+        target_folder=body.text("target_folder", 1000),
+    )
+    if (place.direction is None) == (place.target_id is None):
+        raise BadRequest("send either a direction or a target_id")
+    return place
 
 
 def read_page(query: Query, settings: Settings) -> ReadPage:
@@ -132,6 +148,11 @@ def blueprint(dock: "Dock") -> Blueprint:
         if seq is not None:
             seq = min(max(seq, 0), MAX_INTEGER)
         return one(await chats.mark_read(session_id, seq))
+
+    @sessions.post("/api/sessions/<session_id>/order")
+    async def order(session_id: str) -> Answer:
+        place = read_place(Body(await received()))
+        return answer({"sessions": await chats.place(session_id, place)})
 
     @sessions.post("/api/sessions/<session_id>/unread")
     async def mark_unread(session_id: str) -> Answer:
