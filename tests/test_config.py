@@ -26,6 +26,8 @@ NUMBERS = [
     ("MAX_EVENT_RESPONSE_LIMIT", lambda s: s.max_event_response_limit, 1000, 1),
     ("FORK_MEMORY_CHARS", lambda s: s.fork_memory_chars, 24_000, 4000),
     ("FORK_MEMORY_ITEM_CHARS", lambda s: s.fork_memory_item_chars, 1800, 1),
+    ("HISTORY_IMPORT_LIMIT", lambda s: s.history_import_limit, 400, 1),
+    ("HISTORY_IMPORT_TEXT_CHARS", lambda s: s.history_import_text_chars, 12_000, 1),
     ("WEBSOCKET_STALL_SECONDS", lambda s: s.websocket_stall_seconds, 10, 0.1),
     ("CAPSULE_MAX_BYTES", lambda s: s.capsule_bytes, 64 * MIB, 0),
     ("CAPSULES_TOTAL_BYTES", lambda s: s.capsules_total_bytes, 1024 * MIB, 0),
@@ -107,9 +109,33 @@ def test_every_setting_has_a_test():
     told = {"AGENT_PORT", *(suffix for suffix, *_ in NUMBERS)}
     others = {"state_dir", "bind", "token", "cwd", "default_backend", "allowed_hosts"}
     others |= {"allowed_origins", "backends", "environ"}
+    others |= {"claude_projects_root", "codex_sessions_root"}
     numbers = {suffix for suffix in told if not suffix.startswith(("CURSOR", "CLAUDE", "CODEX"))}
     shared = {suffix for suffix, *_ in SHARED}
     assert len(numbers - shared) == len(set(fields_dict(Settings)) - others)
+
+
+@pytest.mark.parametrize(
+    ("environ", "claude", "codex"),
+    [
+        ({}, "~/.claude/projects", "~/.codex/sessions"),
+        ({"CODEX_HOME": "/c"}, "~/.claude/projects", "/c/sessions"),
+        (
+            {"CODEX_HOME": "/c", "CODEX_SESSIONS_ROOT": "/s", "CLAUDE_PROJECTS_ROOT": "/p"},
+            "/p",
+            "/s",
+        ),
+        (
+            {"CODEX_HOME": " ", "CLAUDE_PROJECTS_ROOT": ""},
+            "~/.claude/projects",
+            "~/.codex/sessions",
+        ),
+    ],
+)
+def test_transcripts_are_where_their_clis_keep_them(environ, claude, codex):
+    settings = load(environ)
+    assert settings.claude_projects_root == pathlib.Path(claude).expanduser()
+    assert settings.codex_sessions_root == pathlib.Path(codex).expanduser()
 
 
 def test_a_port_has_a_ceiling_too():
