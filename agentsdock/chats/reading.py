@@ -1,11 +1,12 @@
 """Reading a timeline by its landmarks: semantic pages, the index, traces, helpers.
 
 An outline is built from the few events that frame turns and is kept for the chats that were
-read last, so that it only has to be brought up to date.
+read last, so that it only has to be brought up to date.  It stands still while it is read.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -35,42 +36,49 @@ _encode = msgspec.json.Encoder().encode
 
 
 @frozen
+class _Kept:
+    """An outline; whoever reads it or adds to it holds the lock."""
+
+    outline: Outline = field(factory=Outline)
+    lock: trio.Lock = field(factory=trio.Lock)
+
+
+@frozen
 class Reading:
     """Every method raises NotFound for a chat or run that is not there."""
 
     settings: Settings
     store: Store
     registry: Registry
-    _outlines: "OrderedDict[str, Outline]" = field(factory=OrderedDict, init=False)
-    _building: trio.Lock = field(factory=trio.Lock, init=False)
+    _outlines: "OrderedDict[str, _Kept]" = field(factory=OrderedDict, init=False)
 
     async def semantic_page(self, session_id: str, request: ReadPage) -> bytes:
         """The body of ``GET /api/sessions/{id}?page_mode=semantic``."""
         chat = self.registry.require(session_id)
-        outline = await self._outline(chat)
-        latest_seq = outline.seq  # what is written while the rest is read follows it
-        tail = request.tail and request.after <= 0
-        shown = window(
-            outline,
-            after=request.after,
-            before=request.before,
-            limit=request.limit,
-            tail=tail,
-        )
-        spans = [
-            Span(mark.start_seq, mark.end_seq, spoken=not (mark.answered or mark.job))
-            for mark in shown.landmarks
-        ]
-        # What does not fit is left out at the far end.
-        towards = -1 if tail else 1
-        rows = (await self.store.spans(chat.id, spans[::towards]))[::towards]
-        shown = shown.shortened(len(rows), tail=tail)
-        events = []
-        for span in rows:
-            events.append(_decoded(span))
-            await trio.lowlevel.checkpoint()
-        bodies = {row.seq: row.body for span in rows for row in span}
-        chosen = select(list(zip(shown.landmarks, events, strict=True)))
+        async with self._outline(chat) as outline:
+            latest_seq = outline.seq  # what is written while the rest is read follows it
+            tail = request.tail and request.after <= 0
+            shown = window(
+                outline,
+                after=request.after,
+                before=request.before,
+                limit=request.limit,
+                tail=tail,
+            )
+            spans = [
+                Span(mark.start_seq, mark.end_seq, spoken=not (mark.answered or mark.job))
+                for mark in shown.landmarks
+            ]
+            # What does not fit is left out at the far end.
+            towards = -1 if tail else 1
+            rows = (await self.store.spans(chat.id, spans[::towards]))[::towards]
+            shown = shown.shortened(len(rows), tail=tail)
+            events = []
+            for span in rows:
+                events.append(_decoded(span))
+                await trio.lowlevel.checkpoint()
+            bodies = {row.seq: row.body for span in rows for row in span}
+            chosen = select(list(zip(shown.landmarks, events, strict=True)))
         fields = {
             "session": chat.detail(),
             "queued_turns": chat.rows(),
@@ -93,14 +101,13 @@ class Reading:
     async def index(self, session_id: str) -> bytes:
         """The body of ``GET …/timeline-index``."""
         chat = self.registry.require(session_id)
-        outline = await self._outline(chat)
-        latest_seq = outline.seq
-        landmarks = list(outline)
-        await self._hear(chat, outline)
-        rows: list[bytes] = []
-        for piece in _pieces(landmarks, PIECE):
-            rows += (_encode(landmark.public()) for landmark in piece)
-            await trio.lowlevel.checkpoint()
+        async with self._outline(chat) as outline:
+            latest_seq = outline.seq
+            await self._hear(chat, outline)
+            rows: list[bytes] = []
+            for piece in _pieces(list(outline), PIECE):
+                rows += (_encode(landmark.public()) for landmark in piece)
+                await trio.lowlevel.checkpoint()
         fields = {
             "session_id": chat.id,
             "latest_seq": latest_seq,
@@ -117,8 +124,9 @@ class Reading:
         ``anchor`` is any sequence number of the turn that is meant, where several share a run.
         """
         chat = self.registry.require(session_id)
-        turns = [turn for turn in await self._outline(chat) if turn.run_id == run_id]
-        spans = [(turn.start_seq, turn.end_seq) for turn in turns] or await self._span(chat, run_id)
+        async with self._outline(chat) as outline:
+            spans = [(turn.start_seq, turn.end_seq) for turn in outline if turn.run_id == run_id]
+        spans = spans or await self._span(chat, run_id)
         if anchor is not None:
             spans = [span for span in spans if span[0] <= anchor <= span[1]] or spans[-1:]
         if not spans:
@@ -149,18 +157,20 @@ class Reading:
             return []
         return [(rows[0].seq, chat.head.seq)]
 
-    async def _outline(self, chat: Chat) -> Outline:
-        """Up to date with what is committed.  One is built at a time."""
-        async with self._building:
-            outline = self._outlines.setdefault(chat.id, Outline())
-            self._outlines.move_to_end(chat.id)
+    @asynccontextmanager
+    async def _outline(self, chat: Chat) -> AsyncIterator[Outline]:
+        """Up to date with what is committed, and left alone until it has been read."""
+        kept = self._outlines.setdefault(chat.id, _Kept())
+        self._outlines.move_to_end(chat.id)
+        outline = kept.outline
+        async with kept.lock:
             while outline.seq < chat.head.seq:
                 rows, trace, reach = await self.store.outline(chat.id, outline.seq)
                 outline.add(_decoded(rows))
                 outline.add_trace(trace)
                 outline.reach(reach)
             self._forget_some()
-            return outline
+            yield outline
 
     async def _hear(self, chat: Chat, outline: Outline) -> None:
         """Look for the latest words of turns that have said nothing at their end."""
@@ -172,10 +182,12 @@ class Reading:
                 turn.hear(_decode(row.body) if row is not None else None, last)
 
     def _forget_some(self) -> None:
-        kept = sum(len(outline) for outline in self._outlines.values())
-        while kept > KEPT_LANDMARKS and len(self._outlines) > 1:
+        for session_id in [one for one in self._outlines if self.registry.get(one) is None]:
+            del self._outlines[session_id]
+        size = sum(len(kept.outline) for kept in self._outlines.values())
+        while size > KEPT_LANDMARKS and len(self._outlines) > 1:
             _, oldest = self._outlines.popitem(last=False)
-            kept -= len(oldest)
+            size -= len(oldest.outline)
 
 
 def _pieces(items: list[Landmark], size: int) -> Iterator[list[Landmark]]:

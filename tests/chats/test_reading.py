@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -194,6 +195,60 @@ async def test_the_index_of_many_landmarks_lets_others_have_their_turn(client, m
         nursery.cancel_scope.cancel()
     assert len(index["landmarks"]) == 100
     assert steps >= 10
+
+
+async def test_a_chat_that_is_read_for_the_first_time_keeps_no_other_waiting(client, monkeypatch):
+    await client.tell(started("run_1"), ended("run_1"))
+    other = "sess_fedcba9876543210"
+    client.reading.registry.add(Chat(Session(other, NOW, NOW)))
+    new = encode(other, Draft(*ended("run_9")), NOW)
+    await client.store.append(other, [new], [PutSession(Session(other, NOW, NOW))])
+    outline, waits = client.store.outline, trio.Event()
+
+    async def slow_for_the_other(session_id, after):
+        if session_id == other:
+            await waits.wait()
+        return await outline(session_id, after)
+
+    monkeypatch.setattr(client.store, "outline", slow_for_the_other)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.reading.index, other)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(5):
+            assert (await client.page())["semantic_total"] == 1
+        waits.set()
+
+
+async def test_a_page_is_of_one_moment_even_if_others_read_meanwhile(client, monkeypatch):
+    job = {"job_id": "job_1", "job_title": "Nightly"}
+    await client.tell(started("run_1", **job), ended("run_1", **job))
+    spans = client.store.spans
+    async with trio.open_nursery() as nursery:
+
+        async def grown_meanwhile(*args):
+            await client.tell(started("run_2", **job), ended("run_2", **job))
+            nursery.start_soon(client.index)
+            await trio.testing.wait_all_tasks_blocked()
+            return await spans(*args)
+
+        monkeypatch.setattr(client.store, "spans", grown_meanwhile)
+        page = await client.page()
+    [summary] = [event for event in page["events"] if event["type"] == "job_summary"]
+    assert summary["seq"] == page["latest_seq"] == 2
+    assert summary["job_run_count"] == 1
+
+
+async def test_a_deleted_chat_is_forgotten(client):
+    await client.tell(started("run_1"))
+    await client.index()
+    registry = client.reading.registry
+    gone = registry.require(CHAT)
+    registry.forget(gone)
+    other = Chat(Session("sess_fedcba9876543210", NOW, NOW))
+    registry.add(other)
+    await client.store.append(other.id, (), [PutSession(other.session)])
+    await client.reading.index(other.id)
+    assert list(client.reading._outlines) == [other.id]
 
 
 TURN = st.tuples(
