@@ -16,7 +16,6 @@ from agentsdock.diffs.git import GitFailed, NoDiff
 from agentsdock.diffs.numstat import Change
 from agentsdock.diffs.repository import Repository, find
 from agentsdock.diffs.snapshot import Diff, Snapshot, take
-from agentsdock.diffs.threads import in_thread
 from agentsdock.guard.handle import ZygoteLauncher
 from agentsdock.logs import get_logger, where
 from agentsdock.model.errors import NotFound
@@ -99,14 +98,14 @@ class RunDiff:
             return
         repository: Repository | None = None
         with self._contained(), trio.move_on_after(seconds) as scope:
-            repository = await in_thread(find, folder)
+            # A few look-ups, for which a thread would cost more than they do.
+            repository = find(folder)
             if repository is not None:
                 await self._note(repository, folder)
-        if scope.cancelled_caught:
+        if repository is not None and scope.cancelled_caught:
             self.missing = f"noting the state of the repository took over {seconds:g} seconds"
             log.warning("no diff: snapshot too slow", run=self._run_id, seconds=seconds)
-            if repository is not None:
-                self._house.let_rest(repository)
+            self._house.let_rest(repository)
 
     async def after(self, edited: Sequence[str]) -> dict[str, Any] | None:
         if self._snapshot is None:
