@@ -127,10 +127,14 @@ async def chat_of(folder: pathlib.Path, rows: int, times: int) -> dict[str, Any]
             "raw_tail_100_of_reference": statistics.median(tails) / REFERENCE_TAIL_MS,
         }
 
-        async def first() -> bytes:
+        async def first_page() -> bytes:
             return await house.semantic(house.fresh(), 48)
 
-        found["semantic_first_48_after_a_start"] = await beside(house.page, first, 5)
+        async def first_index() -> bytes:
+            return await house.fresh().index(CHAT)
+
+        found["semantic_first_48_after_a_start"] = await beside(house.page, first_page, 5)
+        found["index_first_after_a_start"] = await beside(house.page, first_index, 5)
         for name, read in house.readings(rows).items():
             found[name] = await beside(house.page, read, times)
         found["peak_rss_grew_mb"] = rss_mb() - before

@@ -72,7 +72,7 @@ class Imports:
     async def _has_imported(self, chat: Chat) -> bool:
         after = 0
         while after < chat.head.seq:
-            rows, _, after = await self.store.outline(chat.id, after)
+            rows, after = await self.store.outline(chat.id, after)
             if any(row.type == "history_imported" and row.run_id for row in rows):
                 return True
         return False

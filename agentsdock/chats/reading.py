@@ -103,6 +103,7 @@ class Reading:
         chat = self.registry.require(session_id)
         async with self._outline(chat) as outline:
             latest_seq = outline.seq
+            await self._count(chat, outline)
             await self._hear(chat, outline)
             rows: list[bytes] = []
             for piece in _pieces(list(outline), PIECE):
@@ -125,7 +126,7 @@ class Reading:
         """
         chat = self.registry.require(session_id)
         async with self._outline(chat) as outline:
-            spans = [(turn.start_seq, turn.end_seq) for turn in outline if turn.run_id == run_id]
+            spans = [(turn.start_seq, turn.end_seq) for turn in outline if turn.holds(run_id)]
         spans = spans or await self._span(chat, run_id)
         if anchor is not None:
             spans = [span for span in spans if span[0] <= anchor <= span[1]] or spans[-1:]
@@ -165,12 +166,16 @@ class Reading:
         outline = kept.outline
         async with kept.lock:
             while outline.seq < chat.head.seq:
-                rows, trace, reach = await self.store.outline(chat.id, outline.seq)
+                rows, reach = await self.store.outline(chat.id, outline.seq)
                 outline.add(_decoded(rows))
-                outline.add_trace(trace)
                 outline.reach(reach)
             self._forget_some()
             yield outline
+
+    async def _count(self, chat: Chat, outline: Outline) -> None:
+        """Tools and thoughts of each turn."""
+        while rows := await self.store.trace_types(chat.id, outline.traced, outline.seq):
+            outline.add_trace(rows)
 
     async def _hear(self, chat: Chat, outline: Outline) -> None:
         """Look for the latest words of turns that have said nothing at their end."""

@@ -29,15 +29,12 @@ SPAN_OUTLINE_ROWS = 64
 SPAN_NEWEST_ROWS = 8
 SPAN_SPOKEN_ROWS = 32
 SPAN_BYTES = 256 * 1024
-TRACE_ROWS = 20_000
-"""That are handed out at once, however few rows of the outline lie between them."""
 
 
 def outline(
     db: apsw.Connection, session_id: str, after: int, max_bytes: int, max_rows: int
-) -> tuple[list[Committed], list[tuple[int, str]], int]:
-    """The next rows of the outline, (seq, type) of the trace rows up to there, and how far
-    both reach."""
+) -> tuple[list[Committed], int]:
+    """See the protocol."""
     with one_moment(db):
         chat, last = standing(db, session_id)
         rows = page(
@@ -52,17 +49,21 @@ def outline(
             " AND chat = ? AND seq > ? LIMIT 1",
             (chat, rows[-1].seq if rows else last),
         ).fetchone()
-        reach = rows[-1].seq if rows and more else last
+    return rows, rows[-1].seq if rows and more else last
+
+
+def trace_types(
+    db: apsw.Connection, session_id: str, after: int, upto: int, max_rows: int
+) -> list[tuple[int, str]]:
+    """See the protocol.  The index alone is read."""
+    with one_moment(db):
+        chat, _ = standing(db, session_id)
         found = db.execute(
             f"SELECT seq, type FROM events INDEXED BY events_trace WHERE {TRACE}"  # noqa: S608
             " AND chat = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
-            (chat, after, reach, TRACE_ROWS),
+            (chat, after, upto, max_rows),
         )
-        trace: list[tuple[int, str]] = [(seq, kind) for seq, kind in found]
-    if len(trace) == TRACE_ROWS:
-        reach = trace[-1][0]
-        rows = [row for row in rows if row.seq <= reach]
-    return rows, trace, reach
+        return [(seq, kind) for seq, kind in found]
 
 
 def spans(

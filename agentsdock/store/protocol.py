@@ -246,9 +246,16 @@ class Store(Protocol):
 
     async def outline(
         self, session_id: str, after: int, *, max_bytes: int = 1024 * 1024, max_rows: int = 1000
-    ) -> tuple[list[Committed], list[tuple[int, str]], int]:
-        """The chat's next events that are no ``INNER_TYPES``, then (seq, type) of its
-        ``TRACE_TYPES``, and the sequence number up to which both are complete.
+    ) -> tuple[list[Committed], int]:
+        """The chat's next events that are no ``INNER_TYPES``, and the sequence number up to
+        which these are all.  Raises SessionGone.
+        """
+        ...
+
+    async def trace_types(
+        self, session_id: str, after: int, upto: int, *, max_rows: int = 10_000
+    ) -> list[tuple[int, str]]:
+        """(seq, type) of the chat's next ``TRACE_TYPES``, ``upto`` included.
 
         Raises SessionGone.
         """

@@ -327,9 +327,16 @@ class SqliteStore:
 
     async def outline(
         self, session_id: str, after: int, *, max_bytes: int = 1024 * 1024, max_rows: int = 1000
-    ) -> tuple[list[Committed], list[tuple[int, str]], int]:
+    ) -> tuple[list[Committed], int]:
         return await self._read(
             lambda db: outline.outline(db, session_id, after, max_bytes, max_rows)
+        )
+
+    async def trace_types(
+        self, session_id: str, after: int, upto: int, *, max_rows: int = 10_000
+    ) -> list[tuple[int, str]]:
+        return await self._read(
+            lambda db: outline.trace_types(db, session_id, after, upto, max_rows)
         )
 
     async def spans(

@@ -56,6 +56,10 @@ class Landmark:
         counted = ((self.tools, "tool"), (self.thoughts, "thought"))
         return " · ".join(f"{n} {name}{'s' * (n != 1)}" for n, name in counted if n)
 
+    def holds(self, run_id: str) -> bool:
+        """Whether that run took place in it."""
+        return self.run_id == run_id or (self.job is not None and run_id in self.job.runs)
+
     def hear(self, event: Event | None, upto: int) -> None:
         """The latest text of a turn, if there is one, as it stood at ``upto``."""
         self.preview = _cut(_said(event), PREVIEW_CHARS) if event is not None else self.preview
@@ -79,6 +83,8 @@ class Outline:
     """All landmarks of one chat up to ``seq``."""
 
     seq: int = 0
+    traced: int = 0
+    """Up to where trace events were counted."""
     _by_key: dict[str, Landmark] = field(factory=dict)
     _turn: Landmark | None = None
     """The latest turn: what its run says belongs to it until the next one starts."""
@@ -101,8 +107,9 @@ class Outline:
                 self._take(event)
 
     def add_trace(self, rows: Iterable[tuple[int, str]]) -> None:
-        """Count (seq, type) of trace events towards the turns that were added already."""
+        """Count (seq, type) of trace events that follow ``traced``, up to ``seq`` at most."""
         for seq, kind in rows:
+            self.traced = seq
             place = bisect_right(self._starts, seq) - 1
             if place >= 0:
                 self._started[place].tools += kind == "tool_started"

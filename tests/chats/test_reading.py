@@ -152,6 +152,29 @@ async def test_copied_turns_that_share_a_run_have_their_own_words_and_traces(cli
     assert [event["seq"] for event in whole["events"]] == [2, 5, 8]
 
 
+async def test_what_a_turn_took_is_counted_once_however_often_the_index_is_read(client):
+    thought = ("reasoning_summary", {"run_id": "run_1", "text": "hm"})
+    await client.tell(started("run_1"), worked("run_1"), thought)
+    await client.page()
+    for meta in ("1 tool · 1 thought", "2 tools · 1 thought", "2 tools · 1 thought"):
+        [mark] = (await client.index())["landmarks"]
+        assert mark["meta"] == meta
+        if meta.startswith("1"):
+            await client.tell(worked("run_1"))
+    assert [event["type"] for event in (await client.trace("run_1"))["events"]] == [
+        "tool_started",
+        "reasoning_summary",
+        "tool_started",
+    ]
+
+
+async def test_each_run_of_a_job_has_its_own_trace(client):
+    job = {"job_id": "job_1"}
+    for run in ("run_1", "run_2"):
+        await client.tell(started(run, **job), worked(run), ended(run, **job))
+    assert [event["seq"] for event in (await client.trace("run_2"))["events"]] == [5]
+
+
 async def test_a_page_of_enormous_turns_is_short_and_leads_to_the_others(client):
     for number in range(100):
         run = f"run_{number}"

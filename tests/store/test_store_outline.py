@@ -27,18 +27,24 @@ def database(kinds, migrations=schema.MIGRATIONS):
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=30), st.integers(0, 30), st.integers(1, 9))
-def test_outline_and_trace_are_read_on_from_where_both_reach(kinds, after, rows):
+def test_outline_and_trace_are_read_on_from_where_they_were_left(kinds, after, rows):
     db = database(kinds)
     numbered = list(enumerate(kinds, 1))
     outer, traced, at = [], [], after
     while at < len(kinds):
-        found, trace, reach = outline.outline(db, sid(), at, 1 << 20, rows)
+        found, reach = outline.outline(db, sid(), at, 1 << 20, rows)
         assert reach > at
         outer += [row.seq for row in found]
-        traced += trace
         at = reach
     assert outer == [seq for seq, kind in numbered if seq > after and kind not in INNER_TYPES]
-    assert traced == [(seq, kind) for seq, kind in numbered if seq > after and kind in TRACE_TYPES]
+    at, upto = after, len(kinds) - 3
+    while found := outline.trace_types(db, sid(), at, upto, rows):
+        assert len(found) <= rows
+        traced += found
+        at = found[-1][0]
+    assert traced == [
+        (seq, kind) for seq, kind in numbered if after < seq <= upto and kind in TRACE_TYPES
+    ]
 
 
 def test_the_indexes_leave_out_just_the_types_that_the_model_names():
@@ -111,23 +117,10 @@ async def test_what_was_said_is_found_behind_any_number_of_tools(store: Store):
     assert [row and row.seq for row in texts] == [41, 20, None, None]
 
 
-async def test_a_long_trace_is_read_in_bounded_pieces(store: Store, monkeypatch):
-    monkeypatch.setattr(outline, "TRACE_ROWS", 3)
-    await create(store)
-    kinds = ["turn_started", *["tool_started"] * 7, "turn_finished", "tool_started"]
-    await store.append(sid(), [event(kind=kind) for kind in kinds])
-    at, outer, traced = 0, [], []
-    while at < len(kinds):
-        rows, trace, at = await store.outline(sid(), at)
-        outer += [row.seq for row in rows]
-        traced += [seq for seq, _ in trace]
-        assert len(trace) <= 3
-    assert (outer, traced) == ([1, 9], [2, 3, 4, 5, 6, 7, 8, 10])
-
-
 async def test_a_chat_that_is_gone_has_no_outline(store: Store):
     for read in (
         store.outline(sid(), 0),
+        store.trace_types(sid(), 0, 9),
         store.spans(sid(), [Span(1, 2)]),
         store.last_texts(sid(), [(1, 2)]),
         store.trace(sid(), "run_a", (1, 2), limit=1),
@@ -142,7 +135,7 @@ def test_a_database_of_an_earlier_version_gets_its_outline():
     kinds = ("turn_started", "assistant_text", "subagent_state")
     db = database(kinds, schema.MIGRATIONS[:before])
     schema.migrate(db)
-    rows, _, reach = outline.outline(db, sid(), 0, 1 << 20, 10)
+    rows, reach = outline.outline(db, sid(), 0, 1 << 20, 10)
     assert ([row.seq for row in rows], reach) == ([1], 3)
     assert [row.seq for row in outline.subagents(db, sid(), 0, 1 << 20, 10)] == [3]
 
@@ -155,7 +148,7 @@ async def test_the_outline_of_a_very_long_chat_costs_what_its_turns_cost(store: 
     took = []
     for _ in range(3):
         start = time.perf_counter()
-        rows, _, reach = await store.outline(sid(), 0)
+        rows, reach = await store.outline(sid(), 0)
         took.append(time.perf_counter() - start)
         assert (len(rows), reach) == (50, 100_000)
     assert min(took) < 0.010
