@@ -128,12 +128,16 @@ async def test_a_turn_tells_what_its_edit_tools_changed_before_it_ends(house, re
         assert await client.diff(chat, diff["run_id"]) == answer.content
         with pytest.raises(ApiError, match="diff not found"):
             await client.diff(chat, "run_0")
+    fork = await house.http.post(f"/api/sessions/{chat}/fork", json={})
+    child = fork.json()["session"]["id"]
+    assert (await patch(house, child, diff["run_id"])).content == answer.content
     other = await house.chat()
     missing = [(other, diff["run_id"]), (chat, "run_0"), (chat, "a b"), ("sess_0", diff["run_id"])]
     for place in missing:
         assert (await patch(house, *place)).status_code == 404
     await house.http.delete(f"/api/sessions/{chat}")
     assert (await patch(house, chat, diff["run_id"])).status_code == 404
+    assert (await patch(house, child, diff["run_id"])).content == answer.content
 
 
 async def test_a_turn_without_edits_or_without_a_repository_has_no_diff(house, repo, tmp_path):

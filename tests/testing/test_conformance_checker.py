@@ -125,6 +125,7 @@ def test_a_client_asks_for_what_follows():
     whole = [Connection(0, 5), Connection(5, None), Connection(5, 9), Connection(9, 12)]
     assert check_cursors(whole) == []
     assert check_cursors([]) == []
+    assert check_cursors([Connection(0, 5, close_code=1012), Connection(5, 9)]) == []
     assert check_cursors([Connection(0, 5, lossy=True), Connection(3, 9)]) == []
 
 
@@ -135,6 +136,7 @@ def test_a_client_asks_for_what_follows():
         ([Connection(0, 5), Connection(6, 9)], "lost"),
         ([Connection(0, 5, lossy=True), Connection(6, 9)], "lost"),
         ([Connection(4, None), Connection(0, 9)], "doubled"),
+        ([Connection(0, 5, close_code=4404), Connection(5, None)], "close"),
     ],
 )
 def test_a_client_is_caught_by_the_cursors_it_asks_with(connections, rule):

@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 Json = dict[str, Any]
 
 TERMINAL_TYPES = frozenset({"turn_finished", "turn_stopped"})
+CHAT_GONE = 4404
 ENVELOPE = {"id": str, "session_id": str, "type": str, "ts": str}
 
 
@@ -146,19 +147,27 @@ def check_seen(seen: Iterable[Json], truth: Sequence[Json], after: int = 0) -> l
 @frozen
 class Connection:
     """One events socket: the cursor that it asked with, and the last seq that it was given whole
-    (None if none).  ``lossy`` says that what was sent last may not have arrived."""
+    (None if none).  ``lossy`` says that what was sent last may not have arrived, ``close_code``
+    how the server closed it, if it did."""
 
     after: int
     last: int | None
     lossy: bool = False
+    close_code: int | None = None
 
 
 def check_cursors(connections: Sequence[Connection]) -> list[Violation]:
-    """Whether a client asks each time for what follows the last event that it has."""
+    """Whether a client asks each time for what follows the last event that it has.
+
+    It must not ask again for a chat that the server said is gone.
+    """
     broken = []
     has: int | None = None
-    lossy = False
+    lossy = gone = False
     for number, connection in enumerate(connections, 1):
+        if gone:
+            message = f"connection {number} asks for a chat that was closed with {CHAT_GONE}"
+            broken.append(Violation("close", message))
         if has is not None and connection.after > has:
             message = f"connection {number} asks after {connection.after}, but had {has}"
             broken.append(Violation("lost", message))
@@ -167,4 +176,5 @@ def check_cursors(connections: Sequence[Connection]) -> list[Violation]:
             broken.append(Violation("doubled", message))
         has = connection.last if connection.last is not None else max(has or 0, connection.after)
         lossy = connection.lossy
+        gone = connection.close_code == CHAT_GONE
     return broken

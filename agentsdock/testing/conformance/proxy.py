@@ -65,7 +65,8 @@ class Passage:
         return max(int(told), 0) if re.fullmatch(r"-?\d{1,18}", told) else 0
 
     def connection(self) -> checker.Connection:
-        return checker.Connection(self.after, self.seqs[-1] if self.seqs else None, self.aborted)
+        last = self.seqs[-1] if self.seqs else None
+        return checker.Connection(self.after, last, self.aborted, self.close_code)
 
 
 @define

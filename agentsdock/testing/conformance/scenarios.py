@@ -10,11 +10,18 @@ import httpx
 import trio
 from attrs import define, field, frozen
 
-from agentsdock.testing.conformance.checker import TERMINAL_TYPES, Timeline, Violation, check_seen
+from agentsdock.testing.conformance.checker import (
+    CHAT_GONE,
+    TERMINAL_TYPES,
+    Timeline,
+    Violation,
+    check_seen,
+)
 from agentsdock.testing.conformance.socket import Refused, Socket, open_socket
 
 Json = dict[str, Any]
 
+GOING_DOWN = 1012
 SCENARIO_SECONDS = 120.0
 QUIET_SECONDS = 0.2
 """For how long nothing must come where nothing may come."""
@@ -244,6 +251,28 @@ async def a_stop_is_one_ending(probe: Probe) -> None:
         probe.violations += check_seen(timeline.events, await probe.pages(chat))
 
 
+async def a_deleted_chat_closes_its_sockets(probe: Probe) -> None:
+    async with probe.chat() as chat, probe.follow(chat, 0) as socket:
+        await probe.call("DELETE", f"/api/sessions/{chat}")
+        while await socket.next() is not None:
+            pass
+        code = socket.close_code
+        probe.expect(code == CHAT_GONE, "close", f"closed with {code}, not {CHAT_GONE}")
+
+
+async def _restart_under(probe: Probe, chat: str, timeline: Timeline) -> None:
+    """While somebody follows: a crash ends the socket, a shutdown says where it ends."""
+    assert probe.server.restart is not None
+    async with probe.follow(chat, timeline.last) as socket:
+        await probe.server.restart()
+        while (event := await socket.next()) is not None:
+            timeline.see(event)
+        code, reason = socket.close_code, socket.close_reason
+    if code is not None:
+        right = (GOING_DOWN, f"last_seq={timeline.last}")
+        probe.expect((code, reason) == right, "close", f"closed with {code, reason}, not {right}")
+
+
 async def a_restart_loses_nothing(probe: Probe) -> None:
     assert probe.server.restart is not None
     async with probe.chat() as chat:
@@ -254,7 +283,7 @@ async def a_restart_loses_nothing(probe: Probe) -> None:
         if probe.server.long_turn is not None:
             await probe.begin(chat, probe.server.long_turn)
             await probe.hear(chat, timeline, most=2)
-        await probe.server.restart()
+        await _restart_under(probe, chat, timeline)
         probe.violations += check_seen(
             timeline.events, [e for e in await probe.pages(chat) if e["seq"] <= timeline.last]
         )
@@ -275,6 +304,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     a_cursor_gets_its_verdict,
     a_repeated_request_is_one_turn,
     strangers_are_refused_before_the_upgrade,
+    a_deleted_chat_closes_its_sockets,
     a_stop_is_one_ending,
     a_restart_loses_nothing,
 )
