@@ -9,14 +9,14 @@ import os
 import pathlib
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import trio
 
 from agentsdock import logs
 from agentsdock.backends.guarded_probe import GuardedProbe
 from agentsdock.backends.probing import Runtimes
-from agentsdock.backends.protocol import Backend
+from agentsdock.backends.protocol import AttachedFile, Backend
 from agentsdock.backends.registry import make_backends
 from agentsdock.chats.admission import Admission
 from agentsdock.chats.chats import Chats
@@ -24,9 +24,10 @@ from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.dock import Dock, Identity, identify
 from agentsdock.chats.draining import Drainer
-from agentsdock.chats.forks import Forks, NoFiles
+from agentsdock.chats.forks import Forks
 from agentsdock.chats.imports import Imports
 from agentsdock.chats.launching import Launcher
+from agentsdock.chats.library import Library
 from agentsdock.chats.queue import Queue
 from agentsdock.chats.reading import Reading
 from agentsdock.chats.recovery import recover
@@ -35,6 +36,7 @@ from agentsdock.chats.searching import Searching
 from agentsdock.chats.sessions import Sessions
 from agentsdock.chats.stopping import Stopper
 from agentsdock.config import Settings
+from agentsdock.files.storage import Storage
 from agentsdock.guard.handle import ZygoteLauncher
 from agentsdock.store.feed import Feed
 from agentsdock.store.protocol import Store
@@ -92,8 +94,16 @@ async def _open_house(
     registry = Registry(store, feed)
     backends = make_backends(settings)
     runtimes = Runtimes(settings, backends, GuardedProbe(processes, settings.cwd))
+    library = Library(settings, store, registry, Storage.of(settings.state_dir), house)
     launcher = Launcher(
-        settings, store, runtimes, backends, identity.server, identity.instance, address
+        settings,
+        store,
+        runtimes,
+        backends,
+        identity.server,
+        identity.instance,
+        address,
+        library.attached,
     )
     diffs = Diffs(settings, store, processes, identity.instance)
     dispatcher = Dispatcher(registry, settings, runtimes, launcher, processes, diffs.of_run, house)
@@ -105,15 +115,18 @@ async def _open_house(
     house.start_soon(Drainer(registry, settings, dispatcher, house).keep_draining)
     house.start_soon(dispatcher.capsules.keep)
     house.start_soon(diffs.sweep)
+    house.start_soon(library.sweep, library.storage.names())
     stopper = Stopper(registry, dispatcher, house)
-    admission = Admission(registry, dispatcher, functools.partial(_measure, backends))
+    admission = Admission(
+        registry, dispatcher, functools.partial(_measure, backends), library.attached
+    )
     chats = Chats(
         settings,
         store,
         registry,
         dispatcher,
         stopper,
-        Sessions(registry, dispatcher, stopper, settings),
+        Sessions(registry, dispatcher, stopper, settings, library),
         admission,
         house,
     )
@@ -125,8 +138,9 @@ async def _open_house(
         queue=Queue(registry, dispatcher, admission, house),
         diffs=diffs,
         reading=Reading(settings, store, registry),
-        forks=Forks(settings, store, registry, NoFiles(), imports.has_transcript, house),
+        forks=Forks(settings, store, registry, library, imports.has_transcript, house),
         imports=imports,
+        library=library,
         searching=Searching(store, registry),
         runtimes=runtimes,
         feed=feed,
@@ -135,10 +149,12 @@ async def _open_house(
     )
 
 
-def _measure(backends: Mapping[str, Backend], name: str, prompt: str) -> None:
+def _measure(
+    backends: Mapping[str, Backend], name: str, prompt: str, files: Sequence[AttachedFile]
+) -> None:
     """Raises PromptTooLarge for a message that can never fit its transport."""
     if name in backends:
-        backends[name].check_prompt(prompt)
+        backends[name].check_prompt(prompt, files)
 
 
 async def _after_start(dock: Dock) -> None:

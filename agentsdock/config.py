@@ -59,6 +59,7 @@ class Settings:
     system_prompt_chars: int
     session_event_limit: int
     max_event_response_limit: int
+    max_upload_bytes: int
     fork_memory_chars: int
     fork_memory_item_chars: int
     history_import_limit: int
@@ -245,6 +246,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
         system_prompt_chars=read.integer("SESSION_SYSTEM_PROMPT_CHARS", 24_000, floor=1),
         session_event_limit=read.integer("SESSION_EVENT_LIMIT", 100, floor=1),
         max_event_response_limit=read.integer("MAX_EVENT_RESPONSE_LIMIT", 1000, floor=1),
+        max_upload_bytes=read.integer("MAX_UPLOAD_BYTES", 25 * 1024 * MIB, floor=1),
         fork_memory_chars=read.integer("FORK_MEMORY_CHARS", 24_000, floor=4000),
         fork_memory_item_chars=read.integer("FORK_MEMORY_ITEM_CHARS", 1800, floor=1),
         history_import_limit=read.integer("HISTORY_IMPORT_LIMIT", 400, floor=1),

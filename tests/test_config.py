@@ -24,6 +24,7 @@ NUMBERS = [
     ("SESSION_SYSTEM_PROMPT_CHARS", lambda s: s.system_prompt_chars, 24_000, 1),
     ("SESSION_EVENT_LIMIT", lambda s: s.session_event_limit, 100, 1),
     ("MAX_EVENT_RESPONSE_LIMIT", lambda s: s.max_event_response_limit, 1000, 1),
+    ("MAX_UPLOAD_BYTES", lambda s: s.max_upload_bytes, 25 * 1024 * MIB, 1),
     ("FORK_MEMORY_CHARS", lambda s: s.fork_memory_chars, 24_000, 4000),
     ("FORK_MEMORY_ITEM_CHARS", lambda s: s.fork_memory_item_chars, 1800, 1),
     ("HISTORY_IMPORT_LIMIT", lambda s: s.history_import_limit, 400, 1),

@@ -7,13 +7,14 @@ import msgspec
 import trio
 from attrs import define, evolve, field, frozen
 
+from agentsdock.backends.protocol import AttachedFile
 from agentsdock.chats import queue_events
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.dispatcher import Dispatcher
-from agentsdock.chats.launching import with_runtime
+from agentsdock.chats.launching import Attached, with_runtime
 from agentsdock.chats.registry import Registry
 from agentsdock.logs import get_logger
-from agentsdock.model.errors import BadRequest, Conflict, NotFound
+from agentsdock.model.errors import BadRequest, Conflict
 from agentsdock.model.events import Committed
 from agentsdock.model.ids import new_queued_id
 from agentsdock.model.requests import Idempotency, PostTurn
@@ -32,8 +33,9 @@ class Admission:
 
     registry: Registry
     dispatcher: Dispatcher
-    measure: Callable[[str, str], None]
-    """Refuses, for a backend, a message that can never fit its transport."""
+    measure: Callable[[str, str, Sequence[AttachedFile]], None]
+    """Refuses, for a backend, a message and its files that can never fit its transport."""
+    attached: Attached
     _working: dict[tuple[str, str], trio.Event] = field(factory=dict)
     """Keyed requests in work; a repeat waits for the first."""
 
@@ -68,28 +70,27 @@ class Admission:
         chat = self.registry.require(session_id)
         async with chat.lock:
             turn = _turn(chat, message)
-            self._check(chat, turn)
+            await self._check(chat, turn)
             keep = _Keep(chat, idempotency)
             reply = await self._start_or_queue(chat, turn, keep)
             body = _body(chat, reply)
             await self._keep(chat, keep(reply))
         return body
 
-    def _check(self, chat: Chat, turn: QueuedTurn) -> None:
+    async def _check(self, chat: Chat, turn: QueuedTurn) -> None:
         """Everything that can be said before anything is stored."""
         chat.require_present()
         chat.require_unarchived()
-        self.check_message(chat, turn)
+        await self.check_message(chat, turn)
 
-    def check_message(self, chat: Chat, turn: QueuedTurn) -> None:
+    async def check_message(self, chat: Chat, turn: QueuedTurn) -> None:
         """Whether this chat could run it, whenever that is.  Raises DockError."""
         if turn.chat_references:
             raise BadRequest("references to other chats are not supported by this server")
-        if turn.file_ids:
-            raise NotFound("file not found")
-        if not turn.prompt.strip():
+        if not (turn.prompt.strip() or turn.file_ids):
             raise BadRequest("the message is empty")
-        self.measure(with_runtime(chat.session, turn).backend, turn.prompt)
+        files = await self.attached(chat.id, turn.file_ids)
+        self.measure(with_runtime(chat.session, turn).backend, turn.prompt, files)
 
     async def _start_or_queue(
         self, chat: Chat, turn: QueuedTurn, keep: "_Keep"

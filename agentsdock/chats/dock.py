@@ -14,6 +14,7 @@ from agentsdock.chats.chats import Chats
 from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.forks import Forks
 from agentsdock.chats.imports import Imports
+from agentsdock.chats.library import Library
 from agentsdock.chats.queue import Queue
 from agentsdock.chats.reading import Reading
 from agentsdock.chats.searching import Searching
@@ -41,6 +42,7 @@ class Dock:
     queue: Queue
     diffs: Diffs
     reading: Reading
+    library: Library
     forks: Forks
     imports: Imports
     searching: Searching

@@ -7,13 +7,14 @@ next start.
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 from attrs import evolve, frozen
 
 from agentsdock.chats import memory
 from agentsdock.chats.chat import Chat
+from agentsdock.chats.library import Library
 from agentsdock.chats.registry import Registry, encoded
 from agentsdock.chats.tasks import hand_over
 from agentsdock.config import Settings
@@ -23,7 +24,15 @@ from agentsdock.model.events import Draft
 from agentsdock.model.ids import new_session_id
 from agentsdock.model.sessions import ProviderBinding, Session
 from agentsdock.model.times import iso_now
-from agentsdock.store.protocol import Change, DropSession, PutDiff, PutSession, Store, StoreError
+from agentsdock.store.protocol import (
+    Change,
+    DropSession,
+    PutDiff,
+    PutFile,
+    PutSession,
+    Store,
+    StoreError,
+)
 from agentsdock.timeline.copying import TimelineCopy, file_of
 
 COPY_ROWS = 200
@@ -33,25 +42,12 @@ COPY_BYTES = 1024 * 1024
 log = get_logger()
 
 
-class FileCopier(Protocol):
-    async def copy(self, record: dict[str, Any], session_id: str) -> dict[str, Any] | None:
-        """The record of a copy that another chat owns; None where there can be none."""
-        ...
-
-
-class NoFiles:
-    """For a server that keeps no files: there is nothing to copy."""
-
-    async def copy(self, record: dict[str, Any], session_id: str) -> None:
-        return None
-
-
 @frozen
 class Forks:
     settings: Settings
     store: Store
     registry: Registry
-    files: FileCopier
+    library: Library
     has_transcript: Callable[[Session], bool]
     """Whether the CLI has, for the chat's folder, the conversation that it would fork."""
     nursery: trio.Nursery
@@ -164,11 +160,15 @@ class Forks:
             for event in (row.decode() for row in rows if row.seq <= last):
                 if not timeline.wants(event):
                     continue
-                if (record := file_of(event)) is not None:
-                    files[record["id"]] = await self.files.copy(record, child.id)
                 if event["type"] == "code_diff":
                     changes += await self._diff(parent, event["run_id"])
+                copy = None
+                if (record := file_of(event)) is not None:
+                    copy = await self.library.copy(record, child.id)
+                    files[record["id"]] = copy.public() if copy else None
                 drafts += timeline.copy(event, files)
+                if copy is not None:
+                    changes.append(PutFile(copy, len(drafts) - 1))
             await self.registry.write(child, drafts, changes)
             after = rows[-1].seq
         await self._begin(child, timeline)
@@ -194,7 +194,9 @@ class Forks:
     async def _give_up(self, child: Chat) -> None:
         self.registry.forget(child)
         try:
+            files = await self.library.ids(child.id)
             await self.store.append(child.id, (), [DropSession(child.id)])
+            await self.library.clear(files)
         except StoreError as error:
             # The next start removes it.
             log.warning("half a fork is left", chat=child.id, error=str(error))

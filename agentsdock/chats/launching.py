@@ -3,13 +3,20 @@
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
 from agentsdock.backends.probing import Runtimes
 from agentsdock.backends.prompt_envelope import manifest_path
-from agentsdock.backends.protocol import Admitted, Backend, Command, Envelope, TurnContext
+from agentsdock.backends.protocol import (
+    Admitted,
+    AttachedFile,
+    Backend,
+    Command,
+    Envelope,
+    TurnContext,
+)
 from agentsdock.chats import bindings, memory
 from agentsdock.config import Settings
 from agentsdock.guard.contract import LaunchSpec
@@ -24,6 +31,9 @@ from agentsdock.streams.neutral import ParserSpec
 from agentsdock.turns.machine import TurnMachine
 from agentsdock.turns.runner import TurnJob
 from agentsdock.turns.verdicts import TurnFacts
+
+Attached = Callable[[str, Sequence[str]], Awaitable[tuple[AttachedFile, ...]]]
+"""A chat's files by their ids, as a CLI reads them.  Raises NotFound."""
 
 TITLE_CHARS = 72
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)\Z", re.IGNORECASE)
@@ -55,6 +65,7 @@ class Launcher:
     server_identity: str
     instance_id: str
     server_url: str
+    attached: Attached
 
     async def check(self, session: Session, turn: QueuedTurn) -> None:
         """Whether the runtime would be admitted now.  Raises DockError as ``prepare``."""
@@ -68,6 +79,7 @@ class Launcher:
         """
         before = session.backend
         session = with_runtime(session, turn)
+        files = await self.attached(session.id, turn.file_ids)
         admitted = await self.runtimes.admit(session.backend)
         backend = self.backends[session.backend]
         run = Run(
@@ -88,7 +100,7 @@ class Launcher:
         if bindings.must_roll_over(session):
             session, event = await self._roll_over(session, run)
             first.append(event)
-        envelope = backend.compose(session, turn.prompt, ())
+        envelope = backend.compose(session, turn.prompt, files)
         session = evolve(session, locked=True, title=_title(session, turn))
         command, refusal = self._command(backend, admitted, session, envelope, run)
         return Launch(

@@ -120,7 +120,7 @@ class Queue:
         if request.prompt is not None and not request.prompt.strip():
             raise BadRequest("the message is empty")
         row = _edited(chat.queue[place], request)
-        self.admission.check_message(chat, row)
+        await self.admission.check_message(chat, row)
         event = queue_events.updated(chat, row, place + 1)
         await self.registry.write(chat, [event], [PutQueued(row)])
         chat.replace_row(row)

@@ -10,6 +10,7 @@ from agentsdock.chats.bindings import with_binding
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.launching import backend_changed, switch_backend
+from agentsdock.chats.library import Library
 from agentsdock.chats.registry import Registry, touched
 from agentsdock.chats.stopping import Stopper
 from agentsdock.config import Settings
@@ -50,6 +51,7 @@ class Sessions:
     dispatcher: Dispatcher
     stopper: Stopper
     settings: Settings
+    library: Library
 
     async def create(self, request: CreateSession) -> dict[str, Any]:
         """A new chat at the top of its section.  Raises BadRequest."""
@@ -139,8 +141,10 @@ class Sessions:
             async with chat.lock:
                 deleted = not chat.gone
                 if deleted:
+                    files = await self.library.ids(chat.id)
                     await self.registry.write(chat, [], [DropSession(chat.id)])
                     self.registry.forget(chat)
+                    await self.library.clear(files)
         finally:
             chat.deleting = False
             self.dispatcher.slots.wake()

@@ -23,6 +23,7 @@ from agentsdock.store.protocol import (
     DropSession,
     KeepAnswer,
     PutDiff,
+    PutFile,
     PutQueued,
     PutSession,
     RunClosed,
@@ -244,6 +245,19 @@ def _change(db: apsw.Connection, session_id: str, change: Change, now: float) ->
                 "INSERT INTO diffs (chat, run_id, patch) VALUES (?, ?, ?)",
                 (_chat(db, session_id), run_id, patch),
             )
+        case PutFile(record, index):
+            chat = _chat(db, session_id)
+            db.execute(
+                "INSERT INTO files (id, chat, event_seq, content_type, body)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (
+                    record.id,
+                    chat,
+                    _head(db, chat).seq + 1 + index,
+                    record.content_type,
+                    dump(record),
+                ),
+            )
         case _:
             assert_never(change)
 
@@ -288,7 +302,7 @@ def _keep(db: apsw.Connection, chat: int, answer: KeepAnswer, now: float) -> Non
         raise AnswerExists(f"{answer.scope} holds the answer to another request under this key")
 
 
-_OF_A_CHAT = ("events", "runs", "queue", "answers", "diffs")
+_OF_A_CHAT = ("events", "runs", "queue", "answers", "diffs", "files")
 
 
 def tidy(db: apsw.Connection, now: float) -> bool:

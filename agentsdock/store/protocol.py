@@ -12,6 +12,7 @@ from typing import Protocol
 from attrs import frozen
 
 from agentsdock.model.events import Committed, Encoded
+from agentsdock.model.files import FileRecord, ListedFile
 from agentsdock.model.sessions import Head, Session
 from agentsdock.model.turns import QueuedTurn, Run
 
@@ -115,7 +116,15 @@ class PutDiff:
     patch: bytes
 
 
-Change = PutSession | DropSession | PutQueued | DropQueued | KeepAnswer | PutDiff
+@frozen
+class PutFile:
+    """Keep a file's record.  ``event_index`` is that of its event among those of the unit."""
+
+    record: FileRecord
+    event_index: int
+
+
+Change = PutSession | DropSession | PutQueued | DropQueued | KeepAnswer | PutDiff | PutFile
 
 
 @frozen
@@ -299,6 +308,26 @@ class Store(Protocol):
         self, session_id: str, after: int, *, max_bytes: int = 1024 * 1024, max_rows: int = 1000
     ) -> list[Committed]:
         """The chat's next ``subagent_state`` events.  Raises SessionGone."""
+        ...
+
+    async def files(
+        self, session_id: str, *, limit: int, offset: int = 0, content_prefix: str = ""
+    ) -> tuple[list[ListedFile], int]:
+        """A chat's files whose type begins so, newest first, and how many there are."""
+        ...
+
+    async def file(self, session_id: str, file_id: str) -> ListedFile | None: ...
+
+    async def linked_file(self, session_id: str, target: str) -> ListedFile | None:
+        """The chat's newest file of this id, name, title, source path or stored path."""
+        ...
+
+    async def owner_of(self, file_id: str) -> str | None:
+        """The id of the chat that has the file."""
+        ...
+
+    async def known_files(self) -> frozenset[str]:
+        """The ids of all chats' files."""
         ...
 
     async def search_chat(self, session_id: str, query: str, limit: int) -> Found:

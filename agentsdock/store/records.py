@@ -10,6 +10,7 @@ import cattrs
 import msgspec
 
 from agentsdock.model.convert import converter
+from agentsdock.model.files import FileRecord
 from agentsdock.model.sessions import CURSOR_PERMISSION_MODES, Session
 from agentsdock.model.turns import QueuedTurn, Run
 from agentsdock.store.protocol import StoreError
@@ -57,3 +58,7 @@ def read_queued(body: bytes) -> QueuedTurn:
 
 def read_run(body: bytes) -> Run:
     return _structure(_decode(body), Run)
+
+
+def read_file_record(body: bytes) -> FileRecord:
+    return _structure(_decode(body), FileRecord)

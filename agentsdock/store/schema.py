@@ -149,7 +149,21 @@ _SEARCH: Migration = (
     "CREATE TABLE search_marks (chat INTEGER PRIMARY KEY, seq INTEGER NOT NULL) STRICT",
 )
 
-MIGRATIONS: Sequence[Migration] = (_FIRST, _DIFFS, _OUTLINE, _SEARCH)
+_FILES: Migration = (
+    """
+    CREATE TABLE files (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        chat INTEGER NOT NULL,
+        event_seq INTEGER NOT NULL,
+        content_type TEXT NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX files_by_chat ON files (chat, number)",
+)
+
+MIGRATIONS: Sequence[Migration] = (_FIRST, _DIFFS, _OUTLINE, _SEARCH, _FILES)
 
 
 def version(connection: apsw.Connection) -> int:

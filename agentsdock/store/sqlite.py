@@ -18,9 +18,10 @@ import trio
 from attrs import define, field
 
 from agentsdock.model.events import TERMINAL_TYPES, Committed, Encoded
+from agentsdock.model.files import ListedFile
 from agentsdock.model.sessions import Head
 from agentsdock.model.turns import Run
-from agentsdock.store import ledger, loading, outline, queries, search
+from agentsdock.store import ledger, loading, outline, queries, search, shelf
 from agentsdock.store.engine import (
     DAMAGE,
     WAL_BYTES,
@@ -368,6 +369,25 @@ class SqliteStore:
         return await self._read(
             lambda db: outline.subagents(db, session_id, after, max_bytes, max_rows)
         )
+
+    async def files(
+        self, session_id: str, *, limit: int, offset: int = 0, content_prefix: str = ""
+    ) -> tuple[list[ListedFile], int]:
+        return await self._read(
+            lambda db: shelf.files(db, session_id, limit, offset, content_prefix)
+        )
+
+    async def file(self, session_id: str, file_id: str) -> ListedFile | None:
+        return await self._read(lambda db: shelf.file(db, session_id, file_id))
+
+    async def linked_file(self, session_id: str, target: str) -> ListedFile | None:
+        return await self._read(lambda db: shelf.linked_file(db, session_id, target))
+
+    async def owner_of(self, file_id: str) -> str | None:
+        return await self._read(lambda db: shelf.owner_of(db, file_id))
+
+    async def known_files(self) -> frozenset[str]:
+        return await self._read(shelf.known_files)
 
     async def search_chat(self, session_id: str, query: str, limit: int) -> Found:
         return await self._search(lambda db: search.search_chat(db, session_id, query, limit))

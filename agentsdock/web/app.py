@@ -8,6 +8,7 @@ from agentsdock.web import (
     diffs,
     errors,
     events,
+    files,
     folders,
     forks,
     health,
@@ -23,6 +24,21 @@ if TYPE_CHECKING:
     from agentsdock.chats.dock import Dock
 
 
+AREAS = (
+    health,
+    sessions,
+    forks,
+    timeline,
+    search,
+    turns,
+    queue,
+    diffs,
+    files,
+    folders,
+    events,
+)
+
+
 def make_app(dock: "Dock") -> QuartTrio:
     """Routes are exact paths: nothing here ever redirects."""
     app = QuartTrio("agentsdock", static_folder=None)
@@ -30,7 +46,19 @@ def make_app(dock: "Dock") -> QuartTrio:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     errors.install(app)
-    for area in (health, sessions, timeline, turns, queue, diffs, folders, search, forks, events):
+    for area in (
+        health,
+        sessions,
+        timeline,
+        turns,
+        queue,
+        diffs,
+        folders,
+        search,
+        forks,
+        files,
+        events,
+    ):
         app.register_blueprint(area.blueprint(dock))
     app.asgi_app = Gate(app.asgi_app, Policy.of(dock.settings))  # type: ignore[method-assign]
     return app

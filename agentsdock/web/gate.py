@@ -7,6 +7,7 @@ before any of the body is read.
 """
 
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,12 +25,14 @@ from agentsdock.model.errors import (
 )
 from agentsdock.web.auth import is_authorized, needs_token
 from agentsdock.web.errors import MAX_BODY_BYTES, body_too_large, envelope
+from agentsdock.web.uploads import EXTENSION
 
 BODY_SECONDS = 60.0
 """How long a client may take to send a body."""
 LINGER_SECONDS = 1.0
 """How long a refused client may go on sending, so that it gets to read its answer."""
 
+_UPLOAD = re.compile(r"/api/sessions/[^/]+/files")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 Receive = Callable[[], Awaitable[Any]]
@@ -67,7 +70,9 @@ class Gate:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         try:
             check(scope, self._policy)
-            if scope["type"] == "http":
+            if _is_upload(scope):
+                receive = _with_body_aside(scope, receive)
+            elif scope["type"] == "http":
                 receive = await _with_body_read(receive)
         except DockError as error:
             await _refuse(error, scope, receive, send)
@@ -142,7 +147,20 @@ def _check_page(scope: Any, host: str, policy: Policy) -> None:
         raise Forbidden("requests from pages of other sites are refused")
 
 
+def _is_upload(scope: Any) -> bool:
+    """The one request whose body is no JSON and may be of any size."""
+    return (
+        scope["type"] == "http"
+        and scope["method"] == "POST"
+        and _UPLOAD.fullmatch(scope["path"]) is not None
+        and [kind.partition(";")[0].strip().lower() for kind in _values(scope, b"content-type")]
+        == ["multipart/form-data"]
+    )
+
+
 def _check_body(scope: Any) -> None:
+    if _is_upload(scope):
+        return
     types = _values(scope, b"content-type")
     lengths = _values(scope, b"content-length")
     has_body = bool(_values(scope, b"transfer-encoding")) or lengths not in ([], ["0"])
@@ -151,6 +169,22 @@ def _check_body(scope: Any) -> None:
         raise WrongMediaType("the body must be JSON, sent as application/json")
     if lengths and int(lengths[0]) > MAX_BODY_BYTES:
         raise body_too_large()
+
+
+def _with_body_aside(scope: Any, receive: Receive) -> Receive:
+    """A ``receive`` without the body, which the handler takes piece by piece by itself.
+
+    Quart would read ahead of it without bound.
+    """
+    scope.setdefault("extensions", {})[EXTENSION] = receive
+    waiting = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def empty() -> Any:
+        if not waiting:
+            await trio.sleep_forever()
+        return waiting.pop()
+
+    return empty
 
 
 async def _with_body_read(receive: Receive) -> Receive:

@@ -19,10 +19,12 @@ from agentsdock.chats.chats import Chats
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.draining import Drainer
 from agentsdock.chats.launching import Launcher
+from agentsdock.chats.library import Library
 from agentsdock.chats.queue import Queue
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.sessions import Sessions
 from agentsdock.chats.stopping import Stopper
+from agentsdock.files.storage import Storage
 from agentsdock.guard.sweep import SweepResult
 from agentsdock.model.errors import PromptTooLarge, Unavailable
 from agentsdock.model.requests import CreateSession, EditQueued, Idempotency, PostTurn, ReadPage
@@ -137,22 +139,36 @@ class House:
         self.feed = Feed(store)
         self.registry = Registry(store, self.feed)
         backends = {"cursor": self.backend}
+        storage = Storage.of(settings.state_dir)
+        self.library = Library(settings, store, self.registry, storage, nursery)
         launching = Launcher(
-            settings, store, runtimes, backends, "identity", "instance", "http://127.0.0.1:1"
+            settings,
+            store,
+            runtimes,
+            backends,
+            "identity",
+            "instance",
+            "http://127.0.0.1:1",
+            self.library.attached,
         )
         self.dispatcher = Dispatcher(
             self.registry, settings, runtimes, launching, launcher, self._differ, nursery
         )
         self.drainer = Drainer(self.registry, settings, self.dispatcher, nursery)
         self.stopper = Stopper(self.registry, self.dispatcher, nursery)
-        admission = Admission(self.registry, self.dispatcher, lambda _, text: self.measure(text))
+        admission = Admission(
+            self.registry,
+            self.dispatcher,
+            lambda _, text, files: self.measure(text),
+            self.library.attached,
+        )
         self.chats = Chats(
             settings,
             store,
             self.registry,
             self.dispatcher,
             self.stopper,
-            Sessions(self.registry, self.dispatcher, self.stopper, settings),
+            Sessions(self.registry, self.dispatcher, self.stopper, settings, self.library),
             admission,
             nursery,
         )

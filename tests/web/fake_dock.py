@@ -176,6 +176,7 @@ class FakeDock:
         self.searching = None
         self.forks = None
         self.imports = None
+        self.library = None
         self.runtimes = FakeRuntimes()
         self.feed = Feed(self.store)
         self.stopping = trio.Event()
