@@ -35,12 +35,11 @@ class Searching:
     async def everywhere(self, query: str, limit: int) -> dict[str, Any]:
         """The body of ``GET /api/search``: the newest hit of each chat, newest first."""
         archived = frozenset(chat.id for chat in self.registry if chat.session.archived)
-        found = await self.store.search_all(query, archived)
+        found = await self.store.search_all(query, archived, limit)
         results = [{**_result(hit, query), "match_count": hit.count} for hit in found.hits]
-        results.sort(key=lambda result: (result["ts"], result["seq"]), reverse=True)
         return {
             "query": query,
-            "results": [_public(result) for result in results[:limit]],
+            "results": [_public(result) for result in results],
             "complete": found.complete,
         }
 

@@ -30,9 +30,10 @@ def read_searchable(event: dict[str, Any]) -> tuple[str, str]:
     if kind == "tool_started":
         role, text = "trace", " ".join(_strings(event.get("tool"), MAX_DEPTH))
     elif kind in ("file_uploaded", "artifact_created"):
-        record = event.get("file") or event.get("artifact") or {}
-        named = (record.get(name) for name in ("title", "filename", "text"))
-        role, text = "file", " ".join(filter(None, named))
+        record = event.get("file") or event.get("artifact")
+        fields = record if isinstance(record, dict) else {}
+        named = (fields.get(name) for name in ("title", "filename", "text"))
+        role, text = "file", " ".join(name for name in named if isinstance(name, str))
     else:
         role, name = _FIELDS[kind]
         text = str(event.get(name) or "")

@@ -43,12 +43,19 @@ _READER = {"query_only": (True, 1)}
 
 @frozen
 class Opened:
-    """Two connections to a database of the current version, and the lock that guards it."""
+    """Connections to a database of the current version, and the lock that guards it."""
 
     writer: apsw.Connection
     reader: apsw.Connection
     lock: int
     set_aside: pathlib.Path | None
+
+    def another_reader(self) -> apsw.Connection:
+        """Raises StoreError."""
+        try:
+            return _connect(pathlib.Path(self.writer.filename), _READER)
+        except apsw.Error as error:
+            raise translate(error, self.writer) from error
 
     def close(self) -> None:
         """The last connection takes the write-ahead log into the database and removes it."""

@@ -10,6 +10,7 @@ import apsw
 
 from agentsdock.model.events import Committed
 from agentsdock.model.turns import Run
+from agentsdock.store.counting import Counts
 from agentsdock.store.engine import one_moment
 from agentsdock.store.protocol import KeepAnswer, SessionGone
 from agentsdock.store.records import read_run
@@ -41,6 +42,7 @@ def read_page(
     tail: bool,
     without: frozenset[str],
     max_bytes: int,
+    counts: Counts,
 ) -> tuple[list[Committed], int]:
     """See the protocol.  Both answers are of one moment."""
     with one_moment(db):
@@ -50,9 +52,9 @@ def read_page(
             last = min(last, before - 1)
         if first > last:
             return [], 0
-        types = sorted(without)
+        types = tuple(sorted(without))
         # Sequence numbers have no gaps, so only the types left out have to be counted.
-        hidden = _count(db, chat, types, first, last)
+        hidden = _count(db, counts, chat, types, first, last)
         marks = ", ".join("?" * len(types))
         order = "DESC" if tail else "ASC"
         found = page(
@@ -78,22 +80,21 @@ def standing(db: apsw.Connection, session_id: str) -> tuple[int, int]:
     return row[0], row[1]
 
 
-def _count(db: apsw.Connection, chat: int, types: list[str], first: int, last: int) -> int:
-    """How many events of these types there are: at once for raw events, else by a scan."""
+def _count(
+    db: apsw.Connection, counts: Counts, chat: int, types: tuple[str, ...], first: int, last: int
+) -> int:
+    """How many events of these types there are: raw events have an index of their own."""
     if not types:
         return 0
-    if types == [_INDEXED]:
-        # The partial index is only taken when the type is spelt out.
-        matching, bound = f"INDEXED BY events_raw WHERE type = '{_INDEXED}'", []
-    else:
-        marks = ", ".join("?" * len(types))
-        matching, bound = f"INDEXED BY events_by_seq WHERE type IN ({marks})", types
-    row = db.execute(
-        f"SELECT count(*) FROM events {matching}"  # noqa: S608
+    if types != (_INDEXED,):
+        return counts.of(db, chat, types, first, last)
+    # The partial index is only taken when the type is spelt out.
+    [(count,)] = db.execute(
+        f"SELECT count(*) FROM events INDEXED BY events_raw WHERE type = '{_INDEXED}'"  # noqa: S608
         " AND chat = ? AND seq BETWEEN ? AND ?",
-        (*bound, chat, first, last),
-    ).fetchone()
-    return int(row[0]) if row else 0
+        (chat, first, last),
+    )
+    return int(count)
 
 
 def answer(db: apsw.Connection, scope: str, key: str, now: float) -> KeepAnswer | None:

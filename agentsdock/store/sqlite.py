@@ -9,28 +9,29 @@ import pathlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
 import apsw
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentsdock.model.events import TERMINAL_TYPES, Committed, Encoded
 from agentsdock.model.files import ListedFile
 from agentsdock.model.sessions import Head
 from agentsdock.model.turns import Run
 from agentsdock.store import ledger, loading, outline, queries, search, shelf
+from agentsdock.store.counting import Counts
 from agentsdock.store.engine import (
     DAMAGE,
     WAL_BYTES,
     log_bytes,
-    transaction,
     translate,
     truncate_log,
 )
 from agentsdock.store.files import Opened, open_files
+from agentsdock.store.indexing import Indexer
 from agentsdock.store.ledger import Claim, Finish, Renew, Unit
 from agentsdock.store.protocol import (
     Change,
@@ -123,13 +124,15 @@ class SqliteStore:
         self._run_blocking = run_blocking
         self._writing = trio.CapacityLimiter(1)
         self._reading = trio.CapacityLimiter(1)
+        self._searching = trio.CapacityLimiter(1)
+        self._searcher: apsw.Connection | None = None
         self._waiting: deque[_Waiting] = deque()
         self._uncommitted = 0
         self._arrival = trio.Event()
         self._closing = False
         self._untidy = True
-        self._unindexed = 0
-        self._index_damaged = False
+        self._indexer = Indexer()
+        self._counts = Counts()
         self._in_hand: list[_Waiting] = []
         self._released = False
         self._stopped = trio.Event()
@@ -168,7 +171,8 @@ class SqliteStore:
             await self._stopped.wait()
             if not self._released:
                 self._released = True
-                # The limiter puts this behind the reads that are under way.
+                # The limiters put this behind the reads that are under way.
+                await self._run_blocking(self._close_searcher, limiter=self._searching)
                 await self._run_blocking(self._opened.close, limiter=self._reading)
         # A writer that is stuck in the disk is left to the end of the process.
         self._lifetime.cancel()
@@ -224,10 +228,14 @@ class SqliteStore:
             self._settle(waiting, outcome)
         self._in_hand = []
         self._untidy = True
-        self._unindexed += sum(len(unit.events) for unit in units)
-        if self._unindexed > search.FRESH_ROWS // 2:
+        size = sum(
+            sum(len(event.body) + search.ROW_BYTES for event in unit.events) for unit in units
+        )
+        self._indexer.owed += size
+        if self._indexer.owed > search.FRESH_BYTES // 2:
             # There is never a quiet moment: searches must not have to look through ever more.
-            await self._in_writer(self._index, abandon=True)
+            with suppress(StoreError):
+                await self._in_writer(partial(self._indexer.keep_up, size=size), abandon=True)
 
     def _take(self) -> list[_Waiting]:
         group: list[_Waiting] = []
@@ -253,33 +261,25 @@ class SqliteStore:
             await self._arrival.wait()
             return
         try:
-            self._untidy = await self._in_writer(self._tidy, abandon=True)
+            while self._untidy and not self._arrival.is_set():
+                more = await self._in_writer(self._tidy, abandon=True)
+                self._untidy = more or self._arrival.is_set()
         except StoreError:
             self._untidy = False
 
     def _tidy(self, db: apsw.Connection) -> bool:
-        if ledger.tidy(db, self._clock()):
-            return True
-        if self._index(db):
+        """A small piece of cleaning up or indexing; whether there may be more to do."""
+        try:
+            if ledger.tidy(db, self._clock()):
+                return True
+        except DAMAGE:
+            # A deleted chat's rows cannot leave a damaged index.
+            self._indexer.damaged = True
+        if self._indexer.step(db):
             return True
         if log_bytes(db) > WAL_BYTES:
             truncate_log(db)
         return False
-
-    def _index(self, db: apsw.Connection) -> bool:
-        """A small step of the search index; whether there may be more to do."""
-        with transaction(db):
-            if self._index_damaged:
-                search.begin_anew(db)
-        self._index_damaged = False
-        try:
-            with transaction(db):
-                more = search.index_some(db)
-        except DAMAGE:
-            self._index_damaged = True
-            return True
-        self._unindexed = max(0, self._unindexed - search.STEP_ROWS) if more else 0
-        return more
 
     async def _in_writer(self, work: Callable[[apsw.Connection], T], *, abandon: bool) -> T:
         db = self._opened.writer
@@ -323,6 +323,7 @@ class SqliteStore:
                 tail=tail,
                 without=without,
                 max_bytes=max_bytes,
+                counts=self._counts,
             )
         )
 
@@ -392,18 +393,18 @@ class SqliteStore:
     async def search_chat(self, session_id: str, query: str, limit: int) -> Found:
         return await self._search(lambda db: search.search_chat(db, session_id, query, limit))
 
-    async def search_all(self, query: str, without: frozenset[str]) -> Found:
-        return await self._search(lambda db: search.search_all(db, query, without))
+    async def search_all(self, query: str, without: frozenset[str], limit: int) -> Found:
+        return await self._search(lambda db: search.search_all(db, query, without, limit))
 
     async def _search(self, query: Callable[[apsw.Connection], Found]) -> Found:
         """Ask the index; one that is damaged is built anew, and meanwhile little is found."""
         try:
-            return await self._read(query)
+            found = await self._ask(query, self._search_connection, self._searching)
         except StoreDamaged:
-            if not self._index_damaged:
-                self._index_damaged = self._untidy = True
-                self._arrival.set()
+            self._indexer.damaged = self._untidy = True
+            self._arrival.set()
             return Found([], complete=False)
+        return evolve(found, complete=found.complete and not self._indexer.damaged)
 
     async def answer(self, scope: str, key: str) -> KeepAnswer | None:
         now = self._clock()
@@ -425,13 +426,31 @@ class SqliteStore:
         return await self._read(lambda db: queries.read_diff(db, session_id, run_id))
 
     async def _read(self, query: Callable[[apsw.Connection], T]) -> T:
-        """Run a query in the reader's thread; a cancelled one is broken off in the engine."""
-        if self._released:
-            raise StoreClosed("the store is closed")
-        db = self._opened.reader
+        return await self._ask(query, lambda: self._opened.reader, self._reading)
+
+    def _search_connection(self) -> apsw.Connection:
+        """Of its own: what a search takes long for holds up no other read."""
+        if self._searcher is None:
+            self._searcher = self._opened.another_reader()
+        return self._searcher
+
+    def _close_searcher(self) -> None:
+        if self._searcher is not None:
+            self._searcher.close()
+
+    async def _ask(
+        self,
+        query: Callable[[apsw.Connection], T],
+        connection: Callable[[], apsw.Connection],
+        limiter: trio.CapacityLimiter,
+    ) -> T:
+        """Run a query in a reader's thread; a cancelled one is broken off in the engine."""
         abandoned = False
 
         def work() -> T:
+            if self._released:
+                raise StoreClosed("the store is closed")
+            db = connection()
             # Asked by the engine itself, so it cannot hit the query that comes next.
             db.set_progress_handler(lambda: abandoned, PROGRESS_STEPS)
             try:
@@ -440,7 +459,7 @@ class SqliteStore:
                 raise translate(error, db) from error
 
         try:
-            return await self._run_blocking(work, limiter=self._reading, abandon_on_cancel=True)
+            return await self._run_blocking(work, limiter=limiter, abandon_on_cancel=True)
         except trio.Cancelled:
             abandoned = True
             raise

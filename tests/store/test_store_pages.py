@@ -11,6 +11,7 @@ from store_samples import create, event, seqs, sid
 
 from agentsdock.model.events import with_seq
 from agentsdock.store import ledger, queries, schema
+from agentsdock.store.counting import Counts
 from agentsdock.store.ledger import Unit
 from agentsdock.store.protocol import PutSession, Store
 from agentsdock.store.sqlite import open_store
@@ -61,6 +62,7 @@ def test_a_page_is_what_the_naive_way_gives(kinds, after, before, limit, tail, w
         tail=tail,
         without=without,
         max_bytes=1_000_000,
+        counts=Counts(),
     )
     expected = naive(events, max(after, 0), before, limit, tail, without)
     assert ([(row.seq, row.body) for row in page], count) == expected
@@ -120,7 +122,7 @@ def test_counting_raw_events_reads_an_index_only():
     db = database([event(kind="raw_event"), event()])
     asked = []
     db.exec_trace = lambda cursor, sql, bindings: asked.append((sql, bindings)) or True
-    queries._count(db, 1, ["raw_event"], 1, 2)
+    queries._count(db, Counts(), 1, ("raw_event",), 1, 2)
     db.exec_trace = None
     ((sql, bindings),) = asked
     plan = db.execute(f"EXPLAIN QUERY PLAN {sql}", bindings).fetchall()

@@ -130,7 +130,7 @@ def test_each_watermark_gives_the_hits_of_a_plain_scan(first, second, words, ste
     query = " ".join(words)
     assert set(found(db, query)) == plain(first, words)
     assert set(found(db, query, 1)) == plain(second, words)
-    hits = search.search_all(db, query, frozenset()).hits
+    hits = search.search_all(db, query, frozenset(), 100).hits
     best = {hit.session_id: (hit.event.seq, hit.count) for hit in hits}
     expected = {sid(n): plain(texts, words) for n, texts in enumerate((first, second))}
     assert best == {key: (max(seqs), len(seqs)) for key, seqs in expected.items() if seqs}
@@ -150,12 +150,12 @@ def test_the_newest_hits_come_first_whether_indexed_or_not():
 
 def test_too_much_that_is_not_indexed_is_said():
     db = database(["word"] * 5)
-    rows = search.FRESH_ROWS
-    search.FRESH_ROWS = 3
+    size = search.FRESH_BYTES
+    search.FRESH_BYTES = 3 * (len(event("word").body) + search.ROW_BYTES)
     try:
         answer = search.search_chat(db, sid(), "word", 10)
     finally:
-        search.FRESH_ROWS = rows
+        search.FRESH_BYTES = size
     assert ([hit.event.seq for hit in answer.hits], answer.complete) == ([5, 4, 3], False)
     assert search.search_chat(db, sid(), "word", 10).complete
 
@@ -181,7 +181,7 @@ async def test_a_deleted_chat_is_found_no_more_and_leaves_the_index(store: Store
     db = await settle(store, folder)
     assert db.execute("SELECT count(*) FROM search_docsize").fetchone() == (6,)
     await store.append(sid(), (), [DropSession(sid())])
-    hits = (await store.search_all("needle", frozenset())).hits
+    hits = (await store.search_all("needle", frozenset(), 100)).hits
     assert [hit.session_id for hit in hits] == [sid(1)]
     with pytest.raises(SessionGone):
         await store.search_chat(sid(), "needle", 5)
