@@ -45,6 +45,7 @@ _READER = {"query_only": (True, 1)}
 class Opened:
     """Connections to a database of the current version, and the lock that guards it."""
 
+    database: pathlib.Path
     writer: apsw.Connection
     reader: apsw.Connection
     lock: int
@@ -53,9 +54,9 @@ class Opened:
     def another_reader(self) -> apsw.Connection:
         """Raises StoreError."""
         try:
-            return _connect(pathlib.Path(self.writer.filename), _READER)
+            return _connect(self.database, _READER)
         except apsw.Error as error:
-            raise translate(error, self.writer) from error
+            raise StoreError(f"cannot open {self.database} once more: {error}") from error
 
     def close(self) -> None:
         """The last connection takes the write-ahead log into the database and removes it."""
@@ -154,7 +155,7 @@ def _open(
     except BaseException:
         writer.close()
         raise
-    return Opened(writer, reader, lock, set_aside)
+    return Opened(database, writer, reader, lock, set_aside)
 
 
 def _stored_version(database: pathlib.Path) -> int:
