@@ -401,8 +401,10 @@ class SqliteStore:
         try:
             found = await self._ask(query, self._search_connection, self._searching)
         except StoreDamaged:
-            self._indexer.damaged = self._untidy = True
-            self._arrival.set()
+            if not self._indexer.damaged:
+                # Once only: each arrival puts off the quiet moment in which it is built.
+                self._indexer.damaged = self._untidy = True
+                self._arrival.set()
             return Found([], complete=False)
         return evolve(found, complete=found.complete and not self._indexer.damaged)
 
