@@ -17,6 +17,7 @@ COMMANDS = {
     "stop": "agentsdock.cli.stop:stop",
     "queue": "agentsdock.cli.queue:queue",
     "sessions": "agentsdock.cli.sessions:sessions",
+    "search": "agentsdock.cli.search:search",
     "replay": "agentsdock.cli.replay:replay",
     "conformance": "agentsdock.cli.conformance:conformance",
     "token": "agentsdock.cli.token:token",

@@ -191,6 +191,11 @@ class Client:
         path = f"{_path(session_id)}/diffs/{urllib.parse.quote(run_id, safe='')}"
         return (await self._answer("GET", path)).content
 
+    async def search(self, query: str, *, session_id: str | None = None, limit: int = 40) -> Json:
+        """Hits in one chat, or the newest of each chat; ``complete`` unless some may lack yet."""
+        path = "/api/search" if session_id is None else f"{_path(session_id)}/search"
+        return await self._call("GET", path, params={"q": query, "limit": str(limit)})
+
     @contextlib.asynccontextmanager
     async def events(
         self,

@@ -272,3 +272,15 @@ async def test_proxies_of_the_environment_are_not_used(scripted, monkeypatch):
     _, client = await scripted((200, {"ok": True}))
     async with client:
         assert await client.health() == {"ok": True}
+
+
+async def test_a_search_is_of_one_chat_or_of_all(scripted):
+    reply = {"query": "a b", "results": [], "complete": True}
+    server, client = await scripted((200, reply), (200, reply))
+    async with client:
+        assert await client.search("a b") == reply
+        await client.search("ü", session_id="sess_1", limit=3)
+    assert [request["line"] for request in server.requests] == [
+        "GET /api/search?q=a+b&limit=40",
+        "GET /api/sessions/sess_1/search?q=%C3%BC&limit=3",
+    ]

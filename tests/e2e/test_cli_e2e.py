@@ -138,6 +138,20 @@ def test_a_second_turn_goes_into_the_same_chat(command, play):
     assert chat in finish(command("sessions"))[1]
 
 
+def test_what_was_said_is_found_from_the_command_line(command, play):
+    play(lines(INIT, RESULT))
+    chat = chat_of(finish(command("turn", "where is the \x1b[31m periwinkle"))[2])
+    for scope in ((), ("--session", chat)):
+        status, out, err = finish(command("search", "periw", *scope))
+        assert (status, err) == (0, "")
+        assert out.startswith(f"{chat}       2  user ")
+        assert "\x1b" not in out
+    found = json.loads(finish(command("search", "--json", '"31m periwinkle"'))[1])
+    assert found["complete"]
+    assert finish(command("search", "nowhere", "said"))[1] == "Nothing found.\n"
+    assert finish(command("search", "x"))[0] == 1
+
+
 def test_ctrl_c_stops_the_turn_and_waits_for_its_end(command, play):
     play(lines(INIT), exit_status=None)
     process = command("turn", "--json", "what is here?")

@@ -13,13 +13,15 @@ from benchmarks.driver.server import Server, json_of, serving
 from benchmarks.driver.stats import plain, spread
 
 SESSIONS = 1000
-LONG_EVENTS = 50_000
+LONG_EVENTS = (50_000, 200_000)
 IDLE_SECONDS = 2
 LISTS = {"list": "/api/sessions", "list_summary": "/api/sessions?summary=true"}
 
 
 async def scale(args: argparse.Namespace) -> dict[str, Any]:
-    return {**await _starts(args), **await _many_chats(args), **await _long_chat(args)}
+    found = {**await _starts(args), **await _many_chats(args)}
+    shorter, longer = LONG_EVENTS
+    return {**found, **await _long_chat(args, shorter), "longer": await _long_chat(args, longer)}
 
 
 async def _starts(args: argparse.Namespace) -> dict[str, Any]:
@@ -90,13 +92,16 @@ async def _stream(server: Server) -> dict[str, Any]:
     }
 
 
-async def _long_chat(args: argparse.Namespace) -> dict[str, Any]:
+async def _long_chat(args: argparse.Namespace, events: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     async with serving(args, "long") as server:
         session = await new_session(server)
-        lines = int(LONG_EVENTS / args.events_per_line * args.scale)
+        lines = int(events / args.events_per_line * args.scale)
         async with Watch(server, session, keep=False) as watch:
-            await one_turn(server, session, watch, timeout=600, size=512, events=lines)
+            await one_turn(server, session, watch, timeout=1200, size=512, events=lines)
+        searches = {"rare": "q=fake", "common": "q=xx", "absent": "q=nowhere+to+be+found"}
+        for name, query in searches.items():  # most is not indexed yet
+            found[f"search_fresh_{name}_ms"] = await _page(server, f"{session}/search?{query}", 1)
         total = sum(bool(row.seq) for row in watch.rows)
         found["long_session_events"] = total
         found["long_session_rss_before_MB"] = round(server.rss()[0], 1)
@@ -105,9 +110,14 @@ async def _long_chat(args: argparse.Namespace) -> dict[str, Any]:
             "compact_100": "limit=100&compact=true",
             "semantic_100": "limit=100&page_mode=semantic",
             "after_last_100": f"after={total - 100}&limit=100&tail=false",
+            "after_middle_100": f"after={total // 2}&limit=100&tail=false",
+            "before_middle_100": f"before={total // 2}&limit=100",
         }
         for name, query in pages.items():
             found[f"detail_{name}_ms"] = await _page(server, f"{session}?{query}")
+        await asyncio.sleep(events / 10_000)  # for the index
+        for name, query in searches.items():
+            found[f"search_{name}_ms"] = await _page(server, f"{session}/search?{query}")
         found["long_session_rss_after_MB"] = round(server.rss()[0], 1)
         found["ws_catch_up_all_s"] = round(await _catch_up(server, session, total), 2)
         await server.stop()
@@ -117,12 +127,14 @@ async def _long_chat(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-async def _page(server: Server, path: str) -> dict[str, Any]:
+async def _page(server: Server, path: str, count: int = 10) -> dict[str, Any]:
+    began = time.perf_counter()
     reply = await server.http.get(f"/api/sessions/{path}")
+    first = time.perf_counter() - began
     if not reply.is_success:
         return {"n": 0, "status": reply.status_code}
-    times, _ = await _timed_gets(server, f"/api/sessions/{path}", 10)
-    return {**spread(times), "first": round(times[0] * 1000, 1)}
+    times, _ = await _timed_gets(server, f"/api/sessions/{path}", count)
+    return {**spread(times), "first": round(first * 1000, 1)}
 
 
 async def _timed_gets(server: Server, path: str, count: int) -> tuple[list[float], int]:
