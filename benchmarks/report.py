@@ -188,6 +188,13 @@ ROWS = (
         "0.02x",
         median("scale", "detail_tail_100_ms"),
     ),
+    Row(
+        18,
+        "The same with 200,000 events",
+        "ms",
+        "the same",
+        median("scale", "longer", "detail_tail_100_ms"),
+    ),
     Row(19, "A client that stops reading", "", "at most 2 MB, 1013", stalled),
     Row(
         20,

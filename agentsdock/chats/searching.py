@@ -34,8 +34,8 @@ class Searching:
 
     async def everywhere(self, query: str, limit: int) -> dict[str, Any]:
         """The body of ``GET /api/search``: the newest hit of each chat, newest first."""
-        archived = frozenset(chat.id for chat in self.registry if chat.session.archived)
-        found = await self.store.search_all(query, archived, limit)
+        shown = frozenset(chat.id for chat in self.registry if not chat.session.archived)
+        found = await self.store.search_all(query, shown, limit)
         results = [{**_result(hit, query), "match_count": hit.count} for hit in found.hits]
         return {
             "query": query,

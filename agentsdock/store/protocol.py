@@ -337,8 +337,8 @@ class Store(Protocol):
         """
         ...
 
-    async def search_all(self, query: str, without: frozenset[str], limit: int) -> Found:
-        """The newest hit of every chat but those of ``without``, latest first."""
+    async def search_all(self, query: str, among: frozenset[str], limit: int) -> Found:
+        """The newest hit of each of these chats, latest first."""
         ...
 
     async def answer(self, scope: str, key: str) -> KeepAnswer | None:

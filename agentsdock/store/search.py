@@ -174,8 +174,8 @@ def search_chat(db: apsw.Connection, session_id: str, query: str, limit: int) ->
     return Found(hits, halves.complete)
 
 
-def search_all(db: apsw.Connection, query: str, without: frozenset[str], limit: int) -> Found:
-    """The newest hit of each chat but those, with the number of its hits; the latest chats."""
+def search_all(db: apsw.Connection, query: str, among: frozenset[str], limit: int) -> Found:
+    """The newest hit of each of these chats, with the number of its hits; the latest chats."""
     wanted = expression(query)
     if not wanted:
         return Found([], True)
@@ -190,7 +190,7 @@ def search_all(db: apsw.Connection, query: str, without: frozenset[str], limit: 
                     chat = row >> CHAT_SHIFT
                     counts[chat] += 1
                     newest[chat] = max(newest.get(chat, 0), row)
-        latest = heapq.nlargest(limit, _dated(db, newest, without))
+        latest = heapq.nlargest(limit, _dated(db, newest, among))
         hits = [
             _hit(db, session_id, row, counts[row >> CHAT_SHIFT]) for *_, row, session_id in latest
         ]
@@ -198,12 +198,12 @@ def search_all(db: apsw.Connection, query: str, without: frozenset[str], limit: 
 
 
 def _dated(
-    db: apsw.Connection, newest: dict[int, int], without: frozenset[str]
+    db: apsw.Connection, newest: dict[int, int], among: frozenset[str]
 ) -> Iterator[tuple[str, int, int, str]]:
     """(time, sequence number, row, chat) of hits in chats that are there."""
     for chat, row in newest.items():
         for (session_id,) in _rows(db, "SELECT id FROM sessions WHERE chat = ?", (chat,)):
-            if session_id not in without:
+            if session_id in among:
                 [(seq, _, body)] = _rows(db, f"{_EVENT} AND seq = ?", _place(row))
                 yield _decode_stamp(body).ts, seq, row, session_id
 

@@ -393,8 +393,8 @@ class SqliteStore:
     async def search_chat(self, session_id: str, query: str, limit: int) -> Found:
         return await self._search(lambda db: search.search_chat(db, session_id, query, limit))
 
-    async def search_all(self, query: str, without: frozenset[str], limit: int) -> Found:
-        return await self._search(lambda db: search.search_all(db, query, without, limit))
+    async def search_all(self, query: str, among: frozenset[str], limit: int) -> Found:
+        return await self._search(lambda db: search.search_all(db, query, among, limit))
 
     async def _search(self, query: Callable[[apsw.Connection], Found]) -> Found:
         """Ask the index; one that is damaged is built anew, and meanwhile little is found."""

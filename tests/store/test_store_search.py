@@ -130,7 +130,7 @@ def test_each_watermark_gives_the_hits_of_a_plain_scan(first, second, words, ste
     query = " ".join(words)
     assert set(found(db, query)) == plain(first, words)
     assert set(found(db, query, 1)) == plain(second, words)
-    hits = search.search_all(db, query, frozenset(), 100).hits
+    hits = search.search_all(db, query, frozenset({sid(0), sid(1)}), 100).hits
     best = {hit.session_id: (hit.event.seq, hit.count) for hit in hits}
     expected = {sid(n): plain(texts, words) for n, texts in enumerate((first, second))}
     assert best == {key: (max(seqs), len(seqs)) for key, seqs in expected.items() if seqs}
@@ -181,7 +181,7 @@ async def test_a_deleted_chat_is_found_no_more_and_leaves_the_index(store: Store
     db = await settle(store, folder)
     assert db.execute("SELECT count(*) FROM search_docsize").fetchone() == (6,)
     await store.append(sid(), (), [DropSession(sid())])
-    hits = (await store.search_all("needle", frozenset(), 100)).hits
+    hits = (await store.search_all("needle", frozenset({sid(), sid(1)}), 100)).hits
     assert [hit.session_id for hit in hits] == [sid(1)]
     with pytest.raises(SessionGone):
         await store.search_chat(sid(), "needle", 5)
