@@ -19,6 +19,8 @@ from agentsdock.backends.probing import Runtimes
 from agentsdock.backends.protocol import AttachedFile, Backend
 from agentsdock.backends.registry import make_backends
 from agentsdock.chats.admission import Admission
+from agentsdock.chats.authority import FOLDER as AUTHORITY_FOLDER
+from agentsdock.chats.authority import Authorities
 from agentsdock.chats.chats import Chats
 from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.dispatcher import Dispatcher
@@ -28,6 +30,7 @@ from agentsdock.chats.forks import Forks
 from agentsdock.chats.imports import Imports
 from agentsdock.chats.launching import Launcher
 from agentsdock.chats.library import Library
+from agentsdock.chats.publishing import Publishing
 from agentsdock.chats.queue import Queue
 from agentsdock.chats.reading import Reading
 from agentsdock.chats.recovery import recover
@@ -95,6 +98,8 @@ async def _open_house(
     backends = make_backends(settings)
     runtimes = Runtimes(settings, backends, GuardedProbe(processes, settings.cwd))
     library = Library(settings, store, registry, Storage.of(settings.state_dir), house)
+    authorities = Authorities(settings.state_dir / AUTHORITY_FOLDER, identity.server)
+    authorities.purge()
     launcher = Launcher(
         settings,
         store,
@@ -104,6 +109,7 @@ async def _open_house(
         identity.instance,
         address,
         library.attached,
+        authorities,
     )
     diffs = Diffs(settings, store, processes, identity.instance)
     dispatcher = Dispatcher(registry, settings, runtimes, launcher, processes, diffs.of_run, house)
@@ -141,6 +147,7 @@ async def _open_house(
         forks=Forks(settings, store, registry, library, imports.has_transcript, house),
         imports=imports,
         library=library,
+        publishing=Publishing(store, registry, library, authorities, house),
         searching=Searching(store, registry),
         runtimes=runtimes,
         feed=feed,

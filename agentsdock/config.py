@@ -19,6 +19,9 @@ from agentsdock.streams.neutral import Bounds
 T = TypeVar("T")
 MIB = 1024 * 1024
 PREFIXES = ("AGENTSDOCK_", "ZENITHBOT_")
+STORED_TOKEN = pathlib.Path("token")
+"""The file of the state folder that holds the token where no variable does."""
+MAX_TOKEN_BYTES = 4096
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -193,6 +196,24 @@ def _root(environ: Mapping[str, str], name: str, default: str) -> pathlib.Path:
     return pathlib.Path(environ.get(name, "").strip() or default).expanduser()
 
 
+def _stored_token(state_dir: pathlib.Path) -> str | None:
+    """The token in the state folder; the server's user alone may read it."""
+    path = state_dir / STORED_TOKEN
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingError(f"{path} cannot be read: {error.strerror}") from error
+    with open(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_mode & 0o077:
+            raise SettingError(f"others can read the token in {path}: run chmod 600 on it")
+        try:
+            return file.read(MAX_TOKEN_BYTES).decode("ascii").strip() or None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"{path} holds no token: {error}") from error
+
+
 def _working_directory(wanted: str) -> str:
     for place in (wanted, os.path.expanduser("~")):
         if os.path.isdir(place):
@@ -207,19 +228,20 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
     """
     read = Reader(environ)
     bind = overrides.get("bind") or read.text("AGENT_BIND", "127.0.0.1")
-    token = read.text("AGENT_TOKEN", "", "ZENITHDOCK_AGENT_TOKEN") or None
+    state = overrides.get("state_dir") or read.text(
+        "STATE_DIR", "~/.agentsdock", "AGENTS_SERVER_STATE_DIR", "ZENITHBOT_AGENT_DIR"
+    )
+    state_dir = pathlib.Path(state).expanduser().absolute()
+    token = read.text("AGENT_TOKEN", "", "ZENITHDOCK_AGENT_TOKEN") or _stored_token(state_dir)
     if bind not in LOOPBACK and token is None:
         raise SettingError(
             f"AGENTSDOCK_AGENT_BIND is {bind}, which other machines can reach: set "
             "AGENTSDOCK_AGENT_TOKEN too, or bind to 127.0.0.1"
         )
-    state = overrides.get("state_dir") or read.text(
-        "STATE_DIR", "~/.agentsdock", "AGENTS_SERVER_STATE_DIR", "ZENITHBOT_AGENT_DIR"
-    )
     port = overrides.get("port")
     stems = {"cursor": "CURSOR", "claude": "CLAUDE", "codex": "CODEX"}
     return Settings(
-        state_dir=pathlib.Path(state).expanduser().absolute(),
+        state_dir=state_dir,
         bind=bind,
         port=read.integer("AGENT_PORT", 7850, ceiling=65_535) if port is None else port,
         token=token,

@@ -79,7 +79,7 @@ def lost(found: dict[str, Any]) -> float:
         for key in ("lost", "duplicated", "out_of_order")
     )
     crashes = sum(
-        sum(life["rest_lost_dup"]) + life["ws_not_in_rest"] + life["stored_torn"]
+        sum(life["rest_lost_dup"]) + life["ws_not_in_rest"] + (life["stored_torn"] or 0)
         for case in found["crash"].values()
         for life in case["each"]
     )

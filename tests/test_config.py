@@ -273,3 +273,35 @@ def test_settings_do_not_show_secrets():
     secrets = {"CURSOR_API_KEY": "hunter2", "AGENTSDOCK_AGENT_TOKEN": "hunter2"}
     assert "hunter2" not in repr(load(secrets))
     assert config.load({"A": "b"}).environ == {"A": "b"}
+
+
+@pytest.fixture
+def stored(tmp_path):
+    path = tmp_path / "token"
+    path.touch(0o600)
+    path.write_text("from-the-file\n")
+    return path
+
+
+def test_the_token_of_the_state_folder_counts_where_no_variable_is_set(stored):
+    where = {"AGENTSDOCK_STATE_DIR": str(stored.parent)}
+    assert load(where).token == "from-the-file"
+    assert load({**where, "AGENTSDOCK_AGENT_TOKEN": "given"}).token == "given"
+    assert load({**where, "AGENTSDOCK_AGENT_BIND": "0.0.0.0"}).bind == "0.0.0.0"
+    stored.write_text(" \n")
+    assert load(where).token is None
+
+
+def test_a_token_that_others_can_read_or_that_is_none_stops_the_start(stored):
+    where = {"AGENTSDOCK_STATE_DIR": str(stored.parent)}
+    stored.chmod(0o640)
+    with pytest.raises(SettingError, match="chmod 600"):
+        load(where)
+    stored.chmod(0o600)
+    stored.write_bytes(b"\xff")
+    with pytest.raises(SettingError, match="holds no token"):
+        load(where)
+    stored.unlink()
+    stored.symlink_to(stored.parent / "elsewhere")
+    with pytest.raises(SettingError, match="cannot be read"):
+        load(where)

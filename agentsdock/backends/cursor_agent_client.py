@@ -172,10 +172,14 @@ class CursorAgentClient:
         _check_size(prompt_envelope.user_part(prompt, files), "The message with its file list")
 
     def compose(
-        self, session: Session, prompt: str, files: Sequence[AttachedFile] = ()
+        self,
+        session: Session,
+        prompt: str,
+        files: Sequence[AttachedFile] = (),
+        helpers: str = "",
     ) -> Envelope:
         part = prompt_envelope.user_part(prompt, files)
-        return prompt_envelope.compose(session, NAME, part)
+        return prompt_envelope.compose(session, NAME, part, helpers)
 
     def command(
         self, admitted: Admitted, session: Session, envelope: Envelope, context: TurnContext

@@ -104,6 +104,11 @@ def _with_folder(path: str, folder: str) -> str:
     return os.pathsep.join(parts if folder in parts else [folder, *parts])
 
 
+def can_publish() -> bool:
+    """Whether the helper program is installed beside this server's Python."""
+    return "AGENTSDOCK_PUBLISH_CLI" in _helpers(pathlib.Path(sys.executable).parent)
+
+
 def _helpers(folder: pathlib.Path) -> dict[str, str]:
     programs = {name: folder / program for name, program in _HELPERS.items()}
     return {name: str(program) for name, program in programs.items() if program.is_file()}

@@ -6,11 +6,13 @@ only when it does not know them yet, that is at the start of its session or when
 
 import hashlib
 import pathlib
+import shlex
 from collections.abc import Sequence
 
 from agentsdock.backends.protocol import AttachedFile, Envelope
 from agentsdock.model.sessions import ProviderBinding, Session
 
+HELPERS_MARK = "[AgentsDock helpers]"
 INSTRUCTION_VERSION = "1"
 
 _PRELUDE = """\
@@ -56,7 +58,20 @@ def instruction_hash(backend: str, rendered: str) -> str:
     return hashlib.sha256(f"{policy}\0{rendered}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def compose(session: Session, backend: str, part: str) -> Envelope:
+def helpers_part(authority: str, session_id: str) -> str:
+    """How an agent hands out files; ``authority`` is the path of its turn's own file."""
+    return "\n".join(
+        [
+            HELPERS_MARK,
+            "To hand files to the user, run this with their absolute paths:",
+            f'"$AGENTSDOCK_PUBLISH_CLI" --authority-file {shlex.quote(authority)} '
+            f"--chat-id {session_id} FILE...",
+            "[End AgentsDock helpers]",
+        ]
+    )
+
+
+def compose(session: Session, backend: str, part: str, helpers: str = "") -> Envelope:
     """Envelope of the user's part, with instructions and memory where they are due.
 
     A section header comes first in any case, so that the whole is never taken for an option.
@@ -79,6 +94,8 @@ def compose(session: Session, backend: str, part: str) -> Envelope:
             f"[Fork memory context; chars={len(memory)}]\n{memory}\n[End Fork memory context]"
         ]
     sections += [f"[Current user prompt]\n{part}"]
+    if helpers:
+        sections += [helpers]
     return Envelope(
         prompt="\n\n".join(sections),
         instruction_hash=digest,

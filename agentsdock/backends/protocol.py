@@ -161,9 +161,16 @@ class Backend(Protocol):
         ...
 
     def compose(
-        self, session: Session, prompt: str, files: Sequence[AttachedFile] = ()
+        self,
+        session: Session,
+        prompt: str,
+        files: Sequence[AttachedFile] = (),
+        helpers: str = "",
     ) -> Envelope:
-        """The prompt as the CLI gets it: instructions and memory where they are due."""
+        """The prompt as the CLI gets it: instructions and memory where they are due.
+
+        ``helpers`` tells of what the agent may ask of the server; it comes last.
+        """
         ...
 
     def command(

@@ -18,7 +18,7 @@ from agentsdock.guard.contract import Launcher as ProcessLauncher
 from agentsdock.logs import get_logger, where
 from agentsdock.model.codes import Code
 from agentsdock.model.errors import Unavailable
-from agentsdock.model.events import Committed, Encoded
+from agentsdock.model.events import Committed, Draft, Encoded
 from agentsdock.model.turns import QueuedTurn, Run
 from agentsdock.store.protocol import (
     Change,
@@ -138,7 +138,7 @@ class Dispatcher:
         chat.drop_row(turn.queued_id)
         chat.live = live
         if self.closing.is_set():
-            live.runner.shut_down()
+            live.shut_down()
         start_clean(self._nursery, self._run, chat, live)
         return committed[0]
 
@@ -157,7 +157,15 @@ class Dispatcher:
         )
         if launch.refusal is not None:
             runner.fail(Code.PROMPT_TOO_LARGE, launch.refusal.message)
-        return LiveTurn(runner, launch.envelope, recorder, differ, launch.version)
+        return LiveTurn(
+            runner,
+            launch.envelope,
+            recorder,
+            differ,
+            launch.grant,
+            self._launcher.authorities,
+            launch.version,
+        )
 
     def _capsule(self, launch: Launch) -> CapsuleWriter | None:
         if launch.job.spec is None or not self._settings.capsule_bytes:
@@ -202,7 +210,7 @@ class Dispatcher:
     async def _ending(self, chat: Chat, live: LiveTurn) -> list[Encoded]:
         """The final events.  A bug in one turn must not end another, nor leave this one open."""
         try:
-            drafts = await live.runner.run()
+            drafts = await self._played(live)
             events = encoded(chat, drafts)
         except Exception as error:
             log.error("turn without an ending", run=live.run.id, error=where(error))
@@ -210,6 +218,16 @@ class Dispatcher:
             events = encoded(chat, drafts)
         live.terminal = drafts[-1].payload
         return events
+
+    async def _played(self, live: LiveTurn) -> list[Draft]:
+        """Run the turn, with what it may ask of the server for just as long."""
+        authorities = self._launcher.authorities
+        try:
+            if not self.closing.is_set() and not live.ending:
+                authorities.grant(live.grant)
+            return await live.runner.run()
+        finally:
+            authorities.revoke(live.run.id)
 
     async def _finish(self, chat: Chat, live: LiveTurn, events: list[Encoded]) -> None:
         """Commit the final events, as often as it takes: a run without its end is a lie.

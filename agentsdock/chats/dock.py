@@ -15,6 +15,7 @@ from agentsdock.chats.diffs import Diffs
 from agentsdock.chats.forks import Forks
 from agentsdock.chats.imports import Imports
 from agentsdock.chats.library import Library
+from agentsdock.chats.publishing import Publishing
 from agentsdock.chats.queue import Queue
 from agentsdock.chats.reading import Reading
 from agentsdock.chats.searching import Searching
@@ -43,6 +44,7 @@ class Dock:
     diffs: Diffs
     reading: Reading
     library: Library
+    publishing: Publishing
     forks: Forks
     imports: Imports
     searching: Searching

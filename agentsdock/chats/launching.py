@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
+from agentsdock.backends.environment import can_publish
 from agentsdock.backends.probing import Runtimes
-from agentsdock.backends.prompt_envelope import manifest_path
+from agentsdock.backends.prompt_envelope import helpers_part, manifest_path
 from agentsdock.backends.protocol import (
     Admitted,
     AttachedFile,
@@ -18,6 +19,7 @@ from agentsdock.backends.protocol import (
     TurnContext,
 )
 from agentsdock.chats import bindings, memory
+from agentsdock.chats.authority import Authorities, Grant
 from agentsdock.config import Settings
 from agentsdock.guard.contract import LaunchSpec
 from agentsdock.model.errors import BadRequest, Conflict, PromptTooLarge
@@ -50,6 +52,7 @@ class Launch:
     job: TurnJob
     machine: TurnMachine
     version: str | None
+    grant: Grant
     refusal: PromptTooLarge | None
     """Why it ends before a process exists; its events are written all the same."""
 
@@ -66,6 +69,7 @@ class Launcher:
     instance_id: str
     server_url: str
     attached: Attached
+    authorities: Authorities
 
     async def check(self, session: Session, turn: QueuedTurn) -> None:
         """Whether the runtime would be admitted now.  Raises DockError as ``prepare``."""
@@ -100,7 +104,9 @@ class Launcher:
         if bindings.must_roll_over(session):
             session, event = await self._roll_over(session, run)
             first.append(event)
-        envelope = backend.compose(session, turn.prompt, files)
+        grant = self.authorities.prepare(session.id, run.id, session.provider_jobs_access)
+        helpers = helpers_part(str(grant.path), session.id) if can_publish() else ""
+        envelope = backend.compose(session, turn.prompt, files, helpers)
         session = evolve(session, locked=True, title=_title(session, turn))
         command, refusal = self._command(backend, admitted, session, envelope, run)
         return Launch(
@@ -111,6 +117,7 @@ class Launcher:
             job=self._job(session, run, command, cwd),
             machine=self._machine(backend, session, run, envelope),
             version=admitted.version,
+            grant=grant,
             refusal=refusal,
         )
 

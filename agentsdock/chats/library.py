@@ -54,7 +54,7 @@ class Library:
         except storage.TooLarge:
             raise TooLarge(f"a file may have {limit} bytes at most") from None
         except OSError as error:
-            raise _not_stored(error) from error
+            raise not_stored(error) from error
         record = FileRecord(
             id=file_id,
             session_id=session_id,
@@ -181,7 +181,7 @@ def copied(source: FileRecord, file_id: str, session_id: str, path: str, size: i
     )
 
 
-def _not_stored(error: OSError) -> Unavailable:
+def not_stored(error: OSError) -> Unavailable:
     if error.errno in NO_SPACE:
         return Unavailable(
             "There is no space left to store this.",

@@ -8,6 +8,7 @@ from attrs import define, field
 
 from agentsdock.backends.protocol import Envelope
 from agentsdock.chats import bindings
+from agentsdock.chats.authority import Authorities, Grant
 from agentsdock.chats.recorder import TurnRecorder
 from agentsdock.model.codes import Code
 from agentsdock.model.events import Draft, Encoded
@@ -16,6 +17,7 @@ from agentsdock.model.turns import Run
 from agentsdock.store.protocol import Change, PutDiff
 from agentsdock.turns.ending import SUSPECT
 from agentsdock.turns.runner import Differ, TurnRunner
+from agentsdock.turns.verdicts import StopReason
 
 
 class TurnDiffer(Differ, Protocol):
@@ -37,6 +39,8 @@ class LiveTurn:
     envelope: Envelope
     recorder: TurnRecorder
     differ: TurnDiffer
+    grant: Grant
+    authorities: Authorities
     version: str | None = None
     """The CLI's, as it was probed."""
     ended: trio.Event = field(factory=trio.Event)
@@ -47,6 +51,15 @@ class LiveTurn:
     def run(self) -> Run:
         """As it was recorded last."""
         return self.recorder.run
+
+    def stop(self, reason: StopReason, **meta: str) -> None:
+        """What the CLI may ask of the server ends before the CLI does."""
+        self.authorities.revoke(self.run.id)
+        self.runner.stop(reason, **meta)
+
+    def shut_down(self) -> None:
+        self.authorities.revoke(self.run.id)
+        self.runner.shut_down()
 
     @property
     def taken_up(self) -> bool:

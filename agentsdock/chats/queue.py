@@ -215,7 +215,7 @@ class Queue:
         live = chat.live
         interrupts = live is not None and not live.ending
         if live is not None:
-            live.runner.stop(StopReason.SUPERSEDED, superseded_by_queued_id=row.queued_id)
+            live.stop(StopReason.SUPERSEDED, superseded_by_queued_id=row.queued_id)
         self.dispatcher.slots.wake()
         return interrupts
 

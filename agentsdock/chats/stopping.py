@@ -70,7 +70,7 @@ class Stopper:
         # A start that was under way may still add one.
         while living := [chat.live for chat in self.registry if chat.live is not None]:
             for live in living:
-                live.runner.shut_down()
+                live.shut_down()
             await living[0].ended.wait()
 
 
@@ -83,5 +83,5 @@ def receipt(live: LiveTurn | None) -> dict[str, Any]:
 
 def _stop_live(chat: Chat, reason: StopReason) -> LiveTurn | None:
     if chat.live is not None:
-        chat.live.runner.stop(reason)
+        chat.live.stop(reason)
     return chat.live

@@ -37,13 +37,20 @@ def turn(connection: Connection, session_id: str | None, new: bool, **options: A
 
     async def job(client: "Client") -> int:
         from agentsdock.cli.follow import Printer, send_and_follow
+        from agentsdock.client.errors import ApiError
 
         chat = session_id or await new_chat(client, options["cwd"], options["backend"])
         fields = {key: options[key] for key in ("backend", "model") if options[key]}
         with Printer(as_json=options["as_json"]) as printer:
             if session_id is None:
                 printer.note(f"chat {chat}")
-            return await send_and_follow(client, chat, options["prompt"], fields, printer)
+            try:
+                return await send_and_follow(client, chat, options["prompt"], fields, printer)
+            except ApiError as error:
+                if session_id is None and error.code == "runtime_unavailable":
+                    await client.delete_session(chat)
+                    error.action = f"{error.action or ''} --backend chooses another CLI.".strip()
+                raise
 
     sys.exit(connection.run(job))
 

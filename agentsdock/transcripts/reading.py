@@ -17,6 +17,8 @@ from attrs import define, field, frozen
 MAX_LINE_BYTES = 16 * 1024 * 1024
 PROMPT_MARK = "[Current user prompt]\n"
 """Behind it stands what the user wrote, in front of it what this server added."""
+HELPERS_MARK = "\n\n[AgentsDock helpers]\n"
+"""Behind it stands what this server added at the end."""
 
 
 @frozen
@@ -130,7 +132,9 @@ def texts(content: Any, kinds: tuple[str, ...]) -> str:
 def without_wrapper(text: str) -> str:
     """A prompt as the user wrote it."""
     before, mark, prompt = text.rpartition(PROMPT_MARK)
-    return prompt if mark and (not before or before.startswith("[")) else text
+    if not mark or (before and not before.startswith("[")):
+        return text
+    return prompt.partition(HELPERS_MARK)[0]
 
 
 def is_boilerplate(text: str, marks: tuple[str, ...]) -> bool:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from quart_trio import QuartTrio
 
 from agentsdock.web import (
+    agents,
     diffs,
     errors,
     events,
@@ -13,6 +14,7 @@ from agentsdock.web import (
     forks,
     health,
     queue,
+    reference,
     search,
     sessions,
     timeline,
@@ -35,7 +37,9 @@ AREAS = (
     diffs,
     files,
     folders,
+    agents,
     events,
+    reference,
 )
 
 
@@ -46,19 +50,7 @@ def make_app(dock: "Dock") -> QuartTrio:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     errors.install(app)
-    for area in (
-        health,
-        sessions,
-        timeline,
-        turns,
-        queue,
-        diffs,
-        folders,
-        search,
-        forks,
-        files,
-        events,
-    ):
+    for area in AREAS:
         app.register_blueprint(area.blueprint(dock))
     app.asgi_app = Gate(app.asgi_app, Policy.of(dock.settings))  # type: ignore[method-assign]
     return app

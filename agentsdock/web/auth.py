@@ -18,7 +18,12 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 def needs_token(path: str) -> bool:
-    """Of the decoded path, as routing sees it."""
+    """Of the decoded path, as routing sees it.
+
+    What the CLI of a turn may ask has a capability of its own instead.
+    """
+    if path.startswith("/api/agent/"):
+        return False
     return path in ("/api", "/metrics") or path.startswith("/api/")
 
 

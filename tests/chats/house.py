@@ -15,6 +15,7 @@ from agentsdock.backends import prompt_envelope
 from agentsdock.backends.protocol import Admitted, Command, Diagnostic
 from agentsdock.chats import recovery
 from agentsdock.chats.admission import Admission
+from agentsdock.chats.authority import Authorities
 from agentsdock.chats.chats import Chats
 from agentsdock.chats.dispatcher import Dispatcher
 from agentsdock.chats.draining import Drainer
@@ -53,7 +54,7 @@ class StubBackend:
         if len(prompt) > PROMPT_LIMIT:
             raise PromptTooLarge("too large", size=len(prompt), limit=PROMPT_LIMIT)
 
-    def compose(self, session, prompt, files=()):
+    def compose(self, session, prompt, files=(), helpers=""):
         if self.bug is not None:
             raise self.bug
         return prompt_envelope.compose(session, self.name, prompt)
@@ -141,6 +142,8 @@ class House:
         backends = {"cursor": self.backend}
         storage = Storage.of(settings.state_dir)
         self.library = Library(settings, store, self.registry, storage, nursery)
+        self.authorities = Authorities(settings.state_dir / "authority", "identity")
+        self.authorities.purge()
         launching = Launcher(
             settings,
             store,
@@ -150,6 +153,7 @@ class House:
             "instance",
             "http://127.0.0.1:1",
             self.library.attached,
+            self.authorities,
         )
         self.dispatcher = Dispatcher(
             self.registry, settings, runtimes, launching, launcher, self._differ, nursery

@@ -295,3 +295,11 @@ def test_the_server_of_the_kit_leaves_with_status_0(agentsdock_server):
     began = time.monotonic()
     assert agentsdock_server.stop() == 0
     assert time.monotonic() - began < 10
+
+
+def test_a_cli_that_cannot_run_leaves_no_empty_chat_and_the_others_are_named(command):
+    before = finish(command("sessions"))[1]
+    status, _, err = finish(command("turn", "hello", "--backend", "claude"))
+    assert status == 1
+    assert "--backend" in err
+    assert finish(command("sessions"))[1] == before

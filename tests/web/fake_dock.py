@@ -177,6 +177,7 @@ class FakeDock:
         self.forks = None
         self.imports = None
         self.library = None
+        self.publishing = None
         self.runtimes = FakeRuntimes()
         self.feed = Feed(self.store)
         self.stopping = trio.Event()

@@ -1,0 +1,98 @@
+"""Files of a workspace that an agent hands out, opened so that no link leads elsewhere."""
+
+import hashlib
+import os
+import pathlib
+import stat
+from collections.abc import AsyncIterator
+
+import trio
+from attrs import frozen
+
+READ_BYTES = 1024 * 1024
+
+
+class NotPublishable(Exception):
+    """A path that must not be handed out; the message says why, for the agent."""
+
+
+@frozen
+class Source:
+    """An open file, and how it was when it was opened."""
+
+    path: str
+    descriptor: int
+    size: int
+    changed_ns: int
+
+    @property
+    def name(self) -> str:
+        return pathlib.PurePath(self.path).name
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def open_source(path: str, work_folder: str, private: pathlib.Path) -> Source:
+    """Open a plain file without following a link in any part of its path.
+
+    Below the work folder only what the agent can have made is looked at; the way to that
+    folder is the operator's.  Raises NotPublishable.
+    """
+    pure = pathlib.PurePath(path)
+    if not pure.is_absolute() or ".." in pure.parts:
+        raise NotPublishable(f"{path} is not an absolute path")
+    try:
+        base, parts = _split(pure, work_folder)
+        descriptor = _walk(base, parts)
+    except OSError as error:
+        raise NotPublishable(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        return _checked(path, descriptor, private)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _split(path: pathlib.PurePath, work_folder: str) -> tuple[str, tuple[str, ...]]:
+    if path.is_relative_to(work_folder):
+        return os.path.realpath(work_folder), path.relative_to(work_folder).parts
+    return path.anchor, path.parts[1:]
+
+
+def _walk(base: str, parts: tuple[str, ...]) -> int:
+    if not parts:
+        raise NotPublishable(f"{base} is a folder")
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    folder = os.open(base, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(parts[-1], flags, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _checked(path: str, descriptor: int, private: pathlib.Path) -> Source:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise NotPublishable(f"{path} is not a plain file")
+    if found.st_nlink > 1:
+        raise NotPublishable(f"{path} has another name elsewhere (a hard link)")
+    if pathlib.Path(os.path.realpath(path)).is_relative_to(private.resolve()):
+        raise NotPublishable(f"{path} belongs to the server")
+    return Source(path, descriptor, found.st_size, found.st_mtime_ns)
+
+
+async def read_source(source: Source, digest: "hashlib._Hash") -> AsyncIterator[bytes]:
+    """Its bytes, also taken into ``digest``.  Raises NotPublishable if it changes meanwhile."""
+    at = 0
+    while piece := await trio.to_thread.run_sync(os.pread, source.descriptor, READ_BYTES, at):
+        at += len(piece)
+        digest.update(piece)
+        yield piece
+    found = os.fstat(source.descriptor)
+    if at != source.size or (found.st_size, found.st_mtime_ns) != (at, source.changed_ns):
+        raise NotPublishable(f"{source.path} changed while it was copied")
