@@ -46,8 +46,9 @@ def turn(connection: Connection, session_id: str | None, new: bool, **options: A
                 printer.note(f"chat {chat}")
             try:
                 return await send_and_follow(client, chat, options["prompt"], fields, printer)
-            except ApiError as error:
-                if session_id is None and error.code == "runtime_unavailable":
+            except* ApiError as group:
+                error = group.exceptions[0]
+                if session_id is None and isinstance(error, ApiError) and error.status == 503:
                     await client.delete_session(chat)
                     error.action = f"{error.action or ''} --backend chooses another CLI.".strip()
                 raise

@@ -45,30 +45,32 @@ def chat_of(server):
     return made.json()["session"]["id"]
 
 
+def checked(kept, server, session):
+    """A property of one operation: sent to a chat that there is, it does what is written."""
+    chats = [chat_of(server)]
+
+    @settings(
+        max_examples=12,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=SCHEMA[kept.path][kept.method.upper()].as_strategy())
+    def check(case):
+        if "session_id" in (case.path_parameters or {}):
+            case.path_parameters["session_id"] = chats[-1]
+        case.call_and_validate(base_url=server.url, session=session, checks=CHECKS, timeout=20)
+        if kept.method == "delete":
+            chats.append(chat_of(server))
+
+    return check
+
+
 def test_no_operation_fails_and_each_answer_is_as_described(live_server, session):
     for kept in KEPT:
-        operation = SCHEMA[kept.path][kept.method.upper()]
-        chats = [chat_of(live_server)]
-
-        @settings(
-            max_examples=12,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(case=operation.as_strategy())
-        def check(case, chats=chats, kept=kept):
-            if "session_id" in (case.path_parameters or {}):
-                case.path_parameters["session_id"] = chats[-1]
-            case.call_and_validate(
-                base_url=live_server.url, session=session, checks=CHECKS, timeout=20
-            )
-            if kept.method == "delete":
-                chats.append(chat_of(live_server))
-
-        check()
+        checked(kept, live_server, session)()
     log = live_server.log.read_text()
     assert "handler failed" not in log
     assert "Traceback" not in log

@@ -40,7 +40,7 @@ class Desktop:
     def __init__(self, house):
         self.house = house
 
-    async def call(self, method, path, body=None, **query):
+    async def call(self, method, path, body=None, /, **query):
         answer = await self.house.http.request(
             method, path, json=body, params=query or None, follow_redirects=False
         )
