@@ -54,16 +54,18 @@ class Publishing:
     authorities: Authorities
     nursery: trio.Nursery
 
-    async def publish(
-        self, session_id: str, secret: str | None, publication: Publication
-    ) -> dict[str, Any]:
-        """The body of ``POST /api/agent/sessions/{id}/artifacts``.
-
-        Raises Forbidden, Conflict, Unprocessable, TooLarge and Unavailable.
-        """
+    def holder(self, session_id: str, secret: str | None) -> Holder:
+        """Who may publish in this chat with the secret.  Raises Forbidden."""
         holder = self.authorities.holder(secret)
         if holder.session_id != session_id:
             raise Forbidden("this capability belongs to another chat")
+        return holder
+
+    async def publish(self, holder: Holder, publication: Publication) -> dict[str, Any]:
+        """The body of ``POST /api/agent/sessions/{id}/artifacts``.
+
+        Raises Conflict, Unprocessable, TooLarge and Unavailable.
+        """
         return await hand_over(self.nursery, self._publish, holder, publication)
 
     async def _publish(self, holder: Holder, publication: Publication) -> dict[str, Any]:

@@ -70,8 +70,8 @@ def blueprint(dock: "Dock") -> Blueprint:
     async def publish(session_id: str) -> Answer:
         require_loopback()
         given = (request.headers.get(name) for name in CAPABILITY_HEADERS)
-        secret = next(filter(None, given), None)
+        holder = dock.publishing.holder(session_id, next(filter(None, given), None))
         publication = read_publication(Body(await received()))
-        return answer(await dock.publishing.publish(session_id, secret, publication))
+        return answer(await dock.publishing.publish(holder, publication))
 
     return agents

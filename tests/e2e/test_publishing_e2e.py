@@ -10,6 +10,11 @@ from chaos.cli_program import install_cli
 from test_forks_e2e import fork
 from test_timeline_e2e import get, played
 
+from agentsdock.model.errors import Unprocessable
+from agentsdock.testing.server import running_server
+from agentsdock.web.agents import read_publication
+from agentsdock.web.parsing import Body
+
 
 @pytest.fixture
 def environment(tmp_path):
@@ -190,17 +195,20 @@ BAD = [
 ]
 
 
-async def test_bodies_that_are_none_are_refused_by_name(house):
-    for body in BAD:
-        answer = await house.http.post(
-            "/api/agent/sessions/sess_0000000000000000/artifacts", json=body
-        )
-        assert answer.status_code == 422, body
+@pytest.mark.parametrize("body", BAD)
+def test_bodies_that_are_none_are_refused(body):
+    with pytest.raises(Unprocessable):
+        read_publication(Body(json.dumps(body).encode()))
+
+
+def test_a_body_may_name_files_in_two_ways():
+    files = ["/a", {"path": "/b", "title": "B", "text": None}]
+    body = Body(json.dumps({"publication_id": "a", "files": files}).encode())
+    entries = read_publication(body).entries
+    assert [(entry.path, entry.title) for entry in entries] == [("/a", None), ("/b", "B")]
 
 
 async def test_leftover_authorities_are_gone_at_the_next_start(environment, tmp_path):
-    from agentsdock.testing.server import running_server
-
     folder = tmp_path / "state" / "cross_chat_authority"
     folder.mkdir(parents=True)
     (folder / "run_old.json").write_text("{}")

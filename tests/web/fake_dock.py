@@ -9,7 +9,7 @@ from attrs import evolve
 
 from agentsdock import config
 from agentsdock.backends.protocol import Diagnostic
-from agentsdock.model.errors import NotFound
+from agentsdock.model.errors import Forbidden, NotFound
 from agentsdock.model.events import Committed, Draft, encode, with_seq
 from agentsdock.model.sessions import Head
 from agentsdock.store.feed import Feed
@@ -162,6 +162,13 @@ class FakeRuntimes:
         return {"generated_at": NOW, "backends": {}}
 
 
+class FakePublishing:
+    """No turn runs, so nobody holds a capability."""
+
+    def holder(self, session_id, secret):
+        raise Forbidden("this capability is not that of a running turn")
+
+
 class FakeDock:
     def __init__(self, **changes):
         self.settings = settings(**changes)
@@ -177,7 +184,7 @@ class FakeDock:
         self.forks = None
         self.imports = None
         self.library = None
-        self.publishing = None
+        self.publishing = FakePublishing()
         self.runtimes = FakeRuntimes()
         self.feed = Feed(self.store)
         self.stopping = trio.Event()
