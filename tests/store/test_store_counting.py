@@ -73,3 +73,17 @@ def test_what_is_kept_of_counts_is_bounded(monkeypatch):
         append(db, number, ["tool_started"] * 8)
         assert counts.of(db, number + 1, ("tool_started",), 1, 8) == 8
     assert sum(len(known) for known in counts._blocks.values()) <= 6
+
+
+def test_a_block_that_was_not_full_or_not_asked_for_whole_is_counted_anew(monkeypatch):
+    monkeypatch.setattr(counting, "BLOCK", 4)
+    db = apsw.Connection(":memory:")
+    schema.migrate(db)
+    counts, tools = Counts(), ("tool_started",)
+    append(db, 0, ["tool_started"] * 6)
+    assert counts.of(db, 1, tools, 2, 6) == 5
+    assert counts.of(db, 1, tools, 1, 3) == 3
+    append(db, 0, ["tool_started"] * 6)
+    assert counts.of(db, 1, tools, 1, 12) == 12
+    assert counts.of(db, 1, tools, 2, 11) == 10
+    assert counts.of(db, 1, ("raw_event",), 1, 12) == 0
