@@ -210,7 +210,8 @@ class Dispatcher:
     async def _ending(self, chat: Chat, live: LiveTurn) -> list[Encoded]:
         """The final events.  A bug in one turn must not end another, nor leave this one open."""
         try:
-            drafts = await self._played(live)
+            *before, terminal = await self._played(live)
+            drafts = [*before, *live.told_memory(chat.session), terminal]
             events = encoded(chat, drafts)
         except Exception as error:
             log.error("turn without an ending", run=live.run.id, error=where(error))

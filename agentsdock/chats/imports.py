@@ -19,6 +19,7 @@ from agentsdock.store.protocol import Store, StoreError
 from agentsdock.transcripts import claude, codex, files
 from agentsdock.transcripts.reading import Said, Transcript
 
+RUN_PREFIX = "import_"
 _READERS = {"claude": claude.read, "codex": codex.read}
 
 log = get_logger()
@@ -31,6 +32,9 @@ class Outcome:
     message: str
     items: tuple[Said, ...] = ()
     source: str | None = None
+
+
+_BEFORE = Outcome("The history was imported before; force adds it again.")
 
 
 @frozen
@@ -62,10 +66,13 @@ class Imports:
     async def _import(self, session_id: str, force: bool, limit: int | None) -> dict[str, Any]:
         chat = self.registry.require(session_id)
         if not force and await self._has_imported(chat):
-            return _answer(Outcome("The history was imported before; force adds it again."))
+            return _answer(_BEFORE)
         outcome = await self._read(chat.session, limit)
         async with chat.lock:
             chat.require_present()
+            # Another import may have come first while the transcript was read.
+            if not force and await self._has_imported(chat):
+                return _answer(_BEFORE)
             await self.registry.write(chat, _events(chat.session, outcome))
         return _answer(outcome)
 
@@ -73,7 +80,7 @@ class Imports:
         after = 0
         while after < chat.head.seq:
             rows, after = await self.store.outline(chat.id, after)
-            if any(row.type == "history_imported" and row.run_id for row in rows):
+            if any(row.type == "history_imported" and is_import(row.run_id) for row in rows):
                 return True
         return False
 
@@ -122,6 +129,10 @@ class Imports:
         return files.find_codex(self.settings.codex_sessions_root, provider_id)
 
 
+def is_import(run_id: str | None) -> bool:
+    return run_id is not None and run_id.startswith(RUN_PREFIX)
+
+
 def _events(session: Session, outcome: Outcome) -> list[Draft]:
     told = {
         "backend": session.backend,
@@ -131,7 +142,7 @@ def _events(session: Session, outcome: Outcome) -> list[Draft]:
     }
     if not outcome.items:
         return [Draft("history_imported", told)]
-    run_id = f"import_{secrets.token_hex(6)}"
+    run_id = f"{RUN_PREFIX}{secrets.token_hex(6)}"
     return [
         Draft("history_imported", {"run_id": run_id, **told}),
         *(_event(run_id, session.backend, said) for said in outcome.items),

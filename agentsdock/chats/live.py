@@ -81,6 +81,15 @@ class LiveTurn:
             return bindings.resume_failed(session, backend)
         return session
 
+    def told_memory(self, session: Session) -> list[Draft]:
+        """That the CLI of a fork knows now what was said before it; only with a success."""
+        if not (self.runner.machine.succeeded and self.envelope.used_memory):
+            return []
+        if not session.memory_forked:
+            return []
+        message = "The CLI was told what was said in the chat that was forked."
+        return [Draft("history_imported", {"run_id": self.run.id, "message": message})]
+
     def kept(self, events: Sequence[Encoded]) -> list[Change]:
         """What is stored with the final events besides the session."""
         patch = self.differ.patch

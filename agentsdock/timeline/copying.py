@@ -62,7 +62,7 @@ class TimelineCopy:
         ``files`` has, by the parent's file id, the record of the copy, or None where there is
         none.
         """
-        drafts = self.end() if event["type"] == "turn_started" else []
+        drafts = self.end() if _starts_run(event) else []
         self._follow(event)
         payload = {key: value for key, value in event.items() if key not in _OWN_KEYS}
         if event["type"] == "turn_finished" and self._has_spoken:
@@ -95,18 +95,24 @@ class TimelineCopy:
         return [Draft("turn_stopped", stop)]
 
     def _follow(self, event: Event) -> None:
-        if event["type"] == "turn_started":
-            # Imported turns have no end of their own.
-            self._run = None if event.get("imported") else event.get("run_id")
+        if _starts_run(event):
+            self._run = event.get("run_id")
             self._backend = event.get("backend")
             self._has_spoken = False
+        elif event.get("run_id") != self._run:
+            return
         elif event["type"] == "assistant_text":
             self._has_spoken = True
-        elif event["type"] in TERMINAL_TYPES and event.get("run_id") == self._run:
+        elif event["type"] in TERMINAL_TYPES:
             self._run = None
 
 
 _OWN_KEYS = frozenset({"seq", "id", "session_id", "type"})
+
+
+def _starts_run(event: Event) -> bool:
+    """Imported turns are no runs: they have no end, and may stand within a run."""
+    return event["type"] == "turn_started" and not event.get("imported")
 
 
 def file_of(event: Event) -> Event | None:

@@ -14,6 +14,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+REMEMBERED = 100_000
+"""Entries by which a repeat is known; compaction and resume repeat what lies near."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
 PROMPT_MARK = "[Current user prompt]\n"
 """Behind it stands what the user wrote, in front of it what this server added."""
@@ -54,7 +56,7 @@ class Transcript:
     text_chars: int
     items: deque[Said] = field(init=False)
     unused: Counter[str] = field(factory=Counter)
-    _seen: set[bytes] = field(factory=set)
+    _seen: dict[bytes, None] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.items = deque(maxlen=self.limit)
@@ -78,7 +80,9 @@ class Transcript:
             mark = hashlib.blake2b(entry.key.encode("utf-8", "replace"), digest_size=12).digest()
             if mark in self._seen:
                 raise Unused("repeated")
-            self._seen.add(mark)
+            self._seen[mark] = None
+            if len(self._seen) > REMEMBERED:
+                del self._seen[next(iter(self._seen))]
         text = _whole(said.text.strip()[: self.text_chars])
         ts = said.ts or (self.items[-1].ts if self.items else None)
         last = self.items[-1] if self.items else None

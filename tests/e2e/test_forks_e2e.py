@@ -115,6 +115,8 @@ async def test_the_memory_of_a_fork_is_told_once_and_counts_as_told_after_a_succ
     told = ["Fork memory context" in call for call in calls()[-3:]]
     assert told == [True, True, False]
     assert "plan the garden" in calls()[-2]
+    notes = [e for e in await events(house, child) if e["type"] == "history_imported"]
+    assert [note.get("run_id") is not None for note in notes] == [False, True]
     assert "--resume" not in calls()[1]
 
 
@@ -205,6 +207,28 @@ async def test_history_is_imported_once_unless_forced(house, transcripts):
     assert forced["imported"] == 1
     assert forced["source_path"] == str(path)
     assert "1 no object" in forced["message"]
+
+
+async def test_two_imports_at_once_add_the_history_once(house, transcripts):
+    line = {"type": "user", "uuid": "1", "message": {"content": "hello"}}
+    (transcripts / "some-folder").mkdir()
+    (transcripts / "some-folder" / "abc-3.jsonl").write_text(json.dumps(line) + "\n")
+    made = await house.http.post(
+        "/api/sessions",
+        json={"backend": "claude", "provider_session_id": "abc-3", "import_history": False},
+    )
+    chat = made.json()["session"]["id"]
+    counts = []
+
+    async def once():
+        answer = await house.http.post(f"/api/sessions/{chat}/import-history", json={})
+        counts.append(answer.json()["imported"])
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(once)
+    assert sorted(counts) == [0, 0, 1]
+    assert [event.get("prompt") for event in await events(house, chat)].count("hello") == 1
 
 
 async def test_an_import_that_finds_nothing_says_so_and_fails_nothing(house, transcripts):

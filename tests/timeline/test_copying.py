@@ -67,6 +67,19 @@ def test_imported_turns_need_no_end():
     assert kinds(copied(story)[0]) == ["turn_started", "assistant_text"]
 
 
+def test_history_that_was_imported_while_a_turn_ran_leaves_it_its_one_end():
+    story = Story()
+    story.tell("turn_started", run_id="run_1", prompt="p", backend="claude")
+    story.tell("turn_started", run_id="import_1", prompt="old", imported=True)
+    story.tell("assistant_text", run_id="import_1", text="old", imported=True)
+    story.tell("turn_finished", run_id="run_1", backend="claude", result_text="only here")
+    drafts, _ = copied(story)
+    ends = [draft for draft in drafts if draft.type in ("turn_finished", "turn_stopped")]
+    assert [(end.type, end.payload["result_text"]) for end in ends] == [
+        ("turn_finished", "only here")
+    ]
+
+
 def test_runs_between_chats_are_not_copied_with_anything_of_theirs():
     story = Story()
     story.turn("run_1", purpose="cross_chat_handoff_delivery")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsdock.transcripts import claude, codex, files
+from agentsdock.transcripts import claude, codex, files, reading
 from agentsdock.transcripts.reading import Transcript, stamp
 
 
@@ -48,6 +48,13 @@ def test_each_uuid_counts_once_and_equal_texts_of_others_stay():
     transcript = told(lines)
     assert texts(transcript) == [("user", "again"), ("assistant", "one"), ("user", "again")]
     assert transcript.unused["repeated"] == 2
+
+
+def test_repeats_are_known_among_a_bounded_number(monkeypatch):
+    monkeypatch.setattr(reading, "REMEMBERED", 3)
+    transcript = told([entry("user", str(n), str(n)) for n in (1, 2, 3, 1, 4, 5, 6, 1)])
+    assert [text for _, text in texts(transcript)] == ["1", "2", "3", "4", "5", "6", "1"]
+    assert len(transcript._seen) == 3
 
 
 def test_what_the_cli_or_this_server_added_is_left_out():
