@@ -38,7 +38,7 @@ from agentsdock.chats.registry import Registry
 from agentsdock.chats.searching import Searching
 from agentsdock.chats.sessions import Sessions
 from agentsdock.chats.stopping import Stopper
-from agentsdock.config import Settings
+from agentsdock.config import SettingError, Settings
 from agentsdock.files.storage import Storage
 from agentsdock.guard.handle import ZygoteLauncher
 from agentsdock.store.feed import Feed
@@ -63,6 +63,7 @@ async def run(settings: Settings) -> None:
     stopping = trio.Event()
     listeners = await bind(settings)
     identity = identify(settings.state_dir)
+    authorities = _purged_authorities(settings, identity)
     async with (
         ZygoteLauncher(identity.server) as processes,
         open_store(settings.state_dir) as store,
@@ -70,7 +71,9 @@ async def run(settings: Settings) -> None:
     ):
         house.start_soon(_listen_for_signals, stopping)
         address = listeners.address
-        dock = await _open_house(settings, identity, store, processes, house, stopping, address)
+        dock = await _open_house(
+            settings, identity, authorities, store, processes, house, stopping, address
+        )
         async with trio.open_nursery() as web:
             await web.start(serve, make_app(dock), listeners, settings, stopping)
             with _written_address(settings.state_dir / "server.json", address):
@@ -87,6 +90,7 @@ async def run(settings: Settings) -> None:
 async def _open_house(
     settings: Settings,
     identity: Identity,
+    authorities: Authorities,
     store: Store,
     processes: ZygoteLauncher,
     house: trio.Nursery,
@@ -98,8 +102,6 @@ async def _open_house(
     backends = make_backends(settings)
     runtimes = Runtimes(settings, backends, GuardedProbe(processes, settings.cwd))
     library = Library(settings, store, registry, Storage.of(settings.state_dir), house)
-    authorities = Authorities(settings.state_dir / AUTHORITY_FOLDER, identity.server)
-    authorities.purge()
     launcher = Launcher(
         settings,
         store,
@@ -154,6 +156,15 @@ async def _open_house(
         store=store,
         stopping=stopping,
     )
+
+
+def _purged_authorities(settings: Settings, identity: Identity) -> Authorities:
+    authorities = Authorities(settings.state_dir / AUTHORITY_FOLDER, identity.server)
+    try:
+        authorities.purge()
+    except OSError as error:
+        raise SettingError(f"cannot use {authorities.folder}: {error.strerror}") from error
+    return authorities
 
 
 def _measure(

@@ -5,12 +5,14 @@ one run, from before its CLI starts until a stop is admitted or the run ends.  T
 a hash, in memory: nothing survives a restart.
 """
 
+import errno
 import hashlib
 import json
 import os
 import pathlib
 import secrets
 import time
+from contextlib import suppress
 
 from attrs import field, frozen
 
@@ -49,11 +51,24 @@ class Authorities:
     _grants: dict[str, Grant] = field(factory=dict, init=False)
 
     def purge(self) -> None:
-        """Remove what an earlier life left.  Raises OSError."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
-        for name in os.listdir(self.folder):
-            (self.folder / name).unlink()
+        """Remove what an earlier life left; nothing is followed that is no file of ours.
+
+        Raises OSError for a folder that is a link or somebody else's.
+        """
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            self.folder.mkdir(mode=0o700)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(self.folder, flags)
+        try:
+            if os.fstat(folder).st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, "not ours", str(self.folder))
+            os.fchmod(folder, 0o700)
+            for name in os.listdir(folder):
+                with suppress(IsADirectoryError, PermissionError):
+                    os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
 
     def prepare(self, session_id: str, run_id: str, jobs_access: str) -> Grant:
         path = self.folder / f"{run_id}-{secrets.token_hex(16)}.json"

@@ -19,7 +19,7 @@ from agentsdock.model.errors import NotFound, TooLarge, Unavailable
 from agentsdock.model.events import Draft
 from agentsdock.model.files import FileRecord, ListedFile
 from agentsdock.model.times import iso_now
-from agentsdock.store.protocol import PutFile, Store
+from agentsdock.store.protocol import PutFile, Store, StoreClosed
 
 log = get_logger()
 
@@ -75,9 +75,10 @@ class Library:
                 chat.require_present()
                 event = Draft("file_uploaded", {"file": record.public()})
                 await self.registry.write(chat, [event], [PutFile(record, 0)])
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                await self.storage.remove(record.id)
+        except StoreClosed:
+            raise  # It may be durable: the next start knows.
+        except Exception:
+            await self.storage.remove(record.id)
             raise
 
     async def page(

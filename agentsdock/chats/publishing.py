@@ -26,7 +26,7 @@ from agentsdock.model.errors import Conflict, Forbidden, TooLarge, Unprocessable
 from agentsdock.model.events import Draft
 from agentsdock.model.files import FileRecord
 from agentsdock.model.times import iso_now
-from agentsdock.store.protocol import Change, KeepAnswer, PutFile, Store
+from agentsdock.store.protocol import Change, KeepAnswer, PutFile, Store, StoreClosed
 
 RECEIPT_SECONDS = 604_800.0
 
@@ -78,9 +78,10 @@ class Publishing:
             copies, digest = await self._copy(chat, publication.entries, sources)
         try:
             ids = await self._commit(chat, holder, publication, copies, digest)
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                await self.library.clear([record.id for record in copies])
+        except StoreClosed:
+            raise  # It may be durable: the next start knows.
+        except Exception:
+            await self.library.clear([record.id for record in copies])
             raise
         return await self._receipts(chat, holder, publication, ids)
 

@@ -28,7 +28,7 @@ def wanted_span(header: str | None, size: int) -> Span | None:
     Several ranges at once, other units and nonsense are answered with the whole, as HTTP
     allows.  Raises NotSatisfiable.
     """
-    match = _RANGE.fullmatch((header or "").strip().replace(" ", ""))
+    match = _RANGE.fullmatch((header or "").strip())
     if match is None or match.groups() == ("", ""):
         return None
     first, last = match.groups()

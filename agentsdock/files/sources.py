@@ -81,9 +81,17 @@ def _checked(path: str, descriptor: int, private: pathlib.Path) -> Source:
         raise NotPublishable(f"{path} is not a plain file")
     if found.st_nlink > 1:
         raise NotPublishable(f"{path} has another name elsewhere (a hard link)")
-    if pathlib.Path(os.path.realpath(path)).is_relative_to(private.resolve()):
+    if pathlib.Path(_opened_path(path, descriptor)).is_relative_to(private.resolve()):
         raise NotPublishable(f"{path} belongs to the server")
     return Source(path, descriptor, found.st_size, found.st_mtime_ns)
+
+
+def _opened_path(path: str, descriptor: int) -> str:
+    """Where the open file lies, whatever its path leads to by now (Linux)."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return os.path.realpath(path)
 
 
 async def read_source(source: Source, digest: "hashlib._Hash") -> AsyncIterator[bytes]:

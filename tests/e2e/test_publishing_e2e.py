@@ -11,7 +11,7 @@ from test_forks_e2e import fork
 from test_timeline_e2e import get, played
 
 from agentsdock.model.errors import Unprocessable
-from agentsdock.testing.server import running_server
+from agentsdock.testing.server import ServerNotReady, running_server
 from agentsdock.web.agents import read_publication
 from agentsdock.web.parsing import Body
 
@@ -214,3 +214,14 @@ async def test_leftover_authorities_are_gone_at_the_next_start(environment, tmp_
     (folder / "run_old.json").write_text("{}")
     with running_server(tmp_path / "state", environment):
         assert list(folder.iterdir()) == []
+
+
+async def test_an_authority_folder_that_leads_elsewhere_stops_the_start(environment, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious").write_text("x")
+    (tmp_path / "state" / "cross_chat_authority").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ServerNotReady, match="cannot use"):  # noqa: SIM117
+        with running_server(tmp_path / "state", environment):
+            pass
+    assert (tmp_path / "elsewhere" / "precious").exists()
