@@ -6,6 +6,7 @@ have a list; the diagnostic says that they cannot be used.
 
 from typing import Any
 
+from agentsdock.backends.efforts import CODEX_MODELS
 from agentsdock.backends.protocol import Diagnostic
 from agentsdock.model.times import iso_now
 
@@ -24,15 +25,6 @@ _CLAUDE_MODELS = {
 }
 _CLAUDE_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-_CODEX_EFFORTS = ("low", "medium", "high", "xhigh")
-_CODEX_MODELS = {
-    "gpt-5.6-sol": (*_CODEX_EFFORTS, "max", "ultra"),
-    "gpt-5.6-terra": (*_CODEX_EFFORTS, "max", "ultra"),
-    "gpt-5.6-luna": (*_CODEX_EFFORTS, "max"),
-    "gpt-5.5": _CODEX_EFFORTS,
-    "gpt-5.4": _CODEX_EFFORTS,
-    "gpt-5.4-mini": _CODEX_EFFORTS,
-}
 _CODEX_DEFAULT = "gpt-5.5"
 
 _NAMES = {"claude": "Claude Code", "codex": "Codex"}
@@ -66,7 +58,7 @@ def _claude() -> dict[str, Any]:
 
 
 def _codex() -> dict[str, Any]:
-    tables = {model: _efforts(efforts) for model, efforts in _CODEX_MODELS.items()}
+    tables = {model: _efforts(efforts) for model, efforts in CODEX_MODELS.items()}
     return {
         "models": [_DEFAULT, *_options({model: _codex_label(model) for model in tables})],
         "efforts": tables[_CODEX_DEFAULT],
@@ -74,7 +66,7 @@ def _codex() -> dict[str, Any]:
         "model_source": _SOURCE,
         "effort_source": _SOURCE,
         "default_model": _CODEX_DEFAULT,
-        "default_effort": _CODEX_MODELS[_CODEX_DEFAULT][-1],
+        "default_effort": CODEX_MODELS[_CODEX_DEFAULT][-1],
     }
 
 

@@ -10,8 +10,9 @@ from attrs import define, evolve, field, frozen
 from agentsdock.backends.protocol import AttachedFile
 from agentsdock.chats import queue_events
 from agentsdock.chats.chat import Chat
+from agentsdock.chats.choosing import require_effort, with_runtime
 from agentsdock.chats.dispatcher import Dispatcher
-from agentsdock.chats.launching import Attached, with_runtime
+from agentsdock.chats.launching import Attached
 from agentsdock.chats.registry import Registry
 from agentsdock.logs import get_logger
 from agentsdock.model.errors import BadRequest, Conflict
@@ -81,6 +82,7 @@ class Admission:
         """Everything that can be said before anything is stored."""
         chat.require_present()
         chat.require_unarchived()
+        require_effort(with_runtime(chat.session, turn), turn.effort)
         await self.check_message(chat, turn)
 
     async def check_message(self, chat: Chat, turn: QueuedTurn) -> None:

@@ -20,12 +20,13 @@ from agentsdock.backends.protocol import (
 )
 from agentsdock.chats import bindings, memory
 from agentsdock.chats.authority import Authorities, Grant
+from agentsdock.chats.choosing import backend_changed, with_runtime
 from agentsdock.config import Settings
 from agentsdock.guard.contract import LaunchSpec
-from agentsdock.model.errors import BadRequest, Conflict, PromptTooLarge
+from agentsdock.model.errors import PromptTooLarge
 from agentsdock.model.events import Draft
 from agentsdock.model.ids import new_run_id
-from agentsdock.model.sessions import BACKENDS, DEFAULT_TITLE, Session
+from agentsdock.model.sessions import DEFAULT_TITLE, Session
 from agentsdock.model.times import iso_now
 from agentsdock.model.turns import QueuedTurn, Run
 from agentsdock.store.protocol import Store
@@ -184,36 +185,6 @@ class Launcher:
             },
         )
         return bindings.rolled_over(session, seed), event
-
-
-def with_runtime(session: Session, turn: QueuedTurn) -> Session:
-    """The chat with what the turn says of backend, model and effort; ``""`` clears.
-
-    Raises BadRequest and Conflict.
-    """
-    session = switch_backend(session, turn.backend)
-    if turn.model is not None:
-        session = evolve(session, model=turn.model.strip() or None)
-    if turn.effort is not None:
-        session = evolve(session, effort=turn.effort.strip().lower() or None)
-    return session
-
-
-def switch_backend(session: Session, backend: str | None) -> Session:
-    """The chat under another backend; each keeps its own provider id."""
-    if backend is None or backend == session.backend:
-        return session
-    if backend not in BACKENDS:
-        raise BadRequest(f"unknown backend {backend!r}; it is one of {', '.join(BACKENDS)}")
-    if session.backend_locked:
-        raise Conflict(
-            f"this chat is bound to {session.backend}; fork it or start a new chat to use {backend}"
-        )
-    return evolve(session, backend=backend, model=None, effort=None)
-
-
-def backend_changed(old: str, new: str) -> Draft:
-    return Draft("backend_changed", {"old": old, "new": new})
 
 
 def _secrets(settings: Settings) -> list[str]:

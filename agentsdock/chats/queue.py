@@ -11,8 +11,8 @@ from attrs import define, evolve, field
 from agentsdock.chats import queue_events
 from agentsdock.chats.admission import Admission
 from agentsdock.chats.chat import Chat, public_row
+from agentsdock.chats.choosing import with_runtime
 from agentsdock.chats.dispatcher import Dispatcher
-from agentsdock.chats.launching import with_runtime
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.tasks import hand_over
 from agentsdock.model.errors import BadRequest, Conflict, NotFound, Unavailable

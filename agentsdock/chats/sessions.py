@@ -6,10 +6,17 @@ from typing import Any
 import trio
 from attrs import define, evolve, fields_dict
 
+from agentsdock.backends.efforts import spelled
 from agentsdock.chats.bindings import with_binding
 from agentsdock.chats.chat import Chat
+from agentsdock.chats.choosing import (
+    backend_changed,
+    require_backend,
+    require_effort,
+    switch_backend,
+    with_fitting_effort,
+)
 from agentsdock.chats.dispatcher import Dispatcher
-from agentsdock.chats.launching import backend_changed, switch_backend
 from agentsdock.chats.library import Library
 from agentsdock.chats.registry import Registry, touched
 from agentsdock.chats.stopping import Stopper
@@ -17,9 +24,8 @@ from agentsdock.config import Settings
 from agentsdock.model.errors import BadRequest, Conflict
 from agentsdock.model.events import Draft
 from agentsdock.model.ids import PROVIDER_ID, new_session_id
-from agentsdock.model.requests import UNSET, CreateSession, PatchSession
+from agentsdock.model.requests import UNSET, CreateSession, PatchSession, Unset
 from agentsdock.model.sessions import (
-    BACKENDS,
     DEFAULT_FOLDER,
     DEFAULT_TITLE,
     Head,
@@ -40,7 +46,7 @@ _POLICIES = (
     "codex_approvals_reviewer",
     "provider_jobs_access",
 )
-_NULL_CLEARS = ("model", "effort", "system_prompt", "codex_permission_profile")
+_NULL_CLEARS = ("model", "effort", "codex_permission_profile")
 
 
 @define
@@ -68,8 +74,7 @@ class Sessions:
 
     def _new(self, request: CreateSession) -> Session:
         backend = request.backend or self.settings.default_backend
-        if backend not in BACKENDS:
-            raise BadRequest(f"unknown backend {backend!r}; it is one of {', '.join(BACKENDS)}")
+        require_backend(backend)
         now = iso_now()
         archived = bool(request.archived)
         pinned = bool(request.pinned) and not archived
@@ -82,19 +87,20 @@ class Sessions:
             folder=(request.folder or "").strip() or DEFAULT_FOLDER,
             cwd=_folder(request.cwd) or self.settings.cwd,
             backend=backend,
-            model=_blank_to_none(request.model),
-            effort=_effort(request.effort),
+            model=_word(request.model),
+            effort=spelled(backend, request.effort),
             system_prompt=_blank_to_none(request.system_prompt),
             pinned=pinned,
             pinned_at=now if pinned else None,
             archived=archived,
             archived_at=now if archived else None,
-            codex_permission_profile=_blank_to_none(request.codex_permission_profile),
+            codex_permission_profile=_word(request.codex_permission_profile),
         )
         policies = {
             name: value for name in _POLICIES if (value := getattr(request, name)) is not None
         }
         session = evolve(session, **policies)
+        require_effort(session, request.effort)
         if provider_id:
             bound = with_binding(session, backend, ProviderBinding(session_id=provider_id))
             session = evolve(bound, locked=True)
@@ -104,12 +110,14 @@ class Sessions:
         """Change what was sent.  Raises NotFound, Conflict and BadRequest."""
         chat = self.registry.require(session_id)
         async with chat.lock:
+            chat.require_present()
             events = self._check_patch(chat, request)
             await self.registry.change(chat, lambda s: self._patched(s, request), events)
             self.dispatcher.slots.wake()
             return chat.detail()
 
     def _check_patch(self, chat: Chat, request: PatchSession) -> list[Draft]:
+        _require_no_new_mode_of_a_running_claude(chat, request.claude_permission_mode)
         backend = request.backend
         if not isinstance(backend, str) or backend == chat.session.backend:
             return []
@@ -121,6 +129,9 @@ class Sessions:
         if isinstance(request.backend, str):
             session = switch_backend(session, request.backend)
         session = evolve(session, **_plain_changes(request), **_policy_changes(request))
+        session = evolve(session, effort=spelled(session.backend, session.effort))
+        require_effort(session, request.effort)
+        session = with_fitting_effort(session)
         session = evolve(session, cwd=session.cwd or self.settings.cwd)
         session = _archive(_pin(session, request.pinned), request.archived)
         if Chat(session).section != before:
@@ -151,12 +162,14 @@ class Sessions:
         return {"ok": True, "deleted": deleted, "deleted_jobs": 0}
 
     async def mark_read(self, session_id: str, seq: int | None) -> dict[str, Any]:
-        """Move the read marker forward, to the latest if ``seq`` is None."""
+        """Move the read marker forward, to the latest if ``seq`` is None.
+
+        A client may have read beyond what an agent said last, but not beyond what there is.
+        """
         chat = self.registry.require(session_id)
-        latest = chat.head.agent_seq
+        wanted = chat.head.agent_seq if seq is None else min(seq, chat.head.seq)
 
         def read(session: Session) -> Session:
-            wanted = latest if seq is None else min(seq, latest)
             return evolve(
                 session,
                 last_read_agent_event_seq=max(session.last_read_agent_event_seq, wanted),
@@ -165,6 +178,7 @@ class Sessions:
             )
 
         async with chat.lock:
+            chat.require_present()
             await self.registry.change(chat, read)
         return chat.detail()
 
@@ -172,6 +186,7 @@ class Sessions:
         chat = self.registry.require(session_id)
         last = max(chat.head.agent_seq - 1, 0)
         async with chat.lock:
+            chat.require_present()
             await self.registry.change(
                 chat,
                 lambda session: evolve(session, last_read_agent_event_seq=last, manual_unread=True),
@@ -204,8 +219,8 @@ def _blank_to_none(text: str | None) -> str | None:
     return text if text and text.strip() else None
 
 
-def _effort(effort: str | None) -> str | None:
-    return (effort or "").strip().lower() or None
+def _word(text: str | None) -> str | None:
+    return (text or "").strip() or None
 
 
 def _plain_changes(request: PatchSession) -> dict[str, Any]:
@@ -219,9 +234,11 @@ def _plain_changes(request: PatchSession) -> dict[str, Any]:
     if "cwd" in changes:
         changes["cwd"] = os.path.expanduser(changes["cwd"])
     for name in _NULL_CLEARS:
-        value = getattr(request, name)
-        if value is not UNSET:
-            changes[name] = _blank_to_none(value)
+        if (value := getattr(request, name)) is not UNSET:
+            changes[name] = _word(value)
+    prompt = request.system_prompt
+    if not isinstance(prompt, Unset):
+        changes["system_prompt"] = _blank_to_none(prompt)
     return changes
 
 
@@ -234,6 +251,12 @@ def _policy_changes(request: PatchSession) -> dict[str, Any]:
     }
 
 
+def _require_no_new_mode_of_a_running_claude(chat: Chat, mode: Any) -> None:
+    running = chat.live is not None and chat.live.run.backend == "claude"
+    if running and mode is not UNSET and (mode or "default") != chat.session.claude_permission_mode:
+        raise Conflict("the permission mode cannot change while a Claude turn is running")
+
+
 def _pin(session: Session, pinned: Any) -> Session:
     if not isinstance(pinned, bool) or pinned == session.pinned:
         return session
@@ -241,8 +264,9 @@ def _pin(session: Session, pinned: Any) -> Session:
 
 
 def _archive(session: Session, archived: Any) -> Session:
-    if not isinstance(archived, bool) or archived == session.archived:
+    if not isinstance(archived, bool):
         return session
     if not archived:
         return evolve(session, archived=False, archived_at=None)
-    return evolve(session, archived=True, archived_at=iso_now(), pinned=False, pinned_at=None)
+    at = session.archived_at or iso_now()
+    return evolve(session, archived=True, archived_at=at, pinned=False, pinned_at=None)

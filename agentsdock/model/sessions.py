@@ -157,7 +157,8 @@ def summary(session: Session, head: Head) -> dict[str, Any]:
         "latest_event_seq": head.seq,
         "latest_event_at": head.at,
         "latest_event_type": head.type,
-        "latest_agent_event_seq": head.agent_seq,
+        # A client that has read further takes what it read for an agent's: nothing is unread.
+        "latest_agent_event_seq": max(head.agent_seq, session.last_read_agent_event_seq),
         "latest_agent_event_at": head.agent_at,
         "latest_agent_event_type": head.agent_type,
     }

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +16,10 @@ MAX_NESTED_BYTES = 256 * 1024
 MAX_INTEGER = 2**53 - 1
 
 T = TypeVar("T")
+
+_HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF_A_PAIR = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
 
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -49,7 +54,7 @@ class Body:
         except msgspec.ValidationError as error:
             raise Unprocessable("the body must be a JSON object") from error
         except msgspec.DecodeError as error:
-            raise Unprocessable(f"unreadable JSON: {error}") from error
+            raise Unprocessable(_why_unreadable(raw, error)) from error
         except RecursionError as error:
             raise _too_deep() from error
         fields = (memoryview(field) for field in self._fields.values())
@@ -87,6 +92,16 @@ class Body:
         if len(items) > count:
             raise refused(name, f"at most {count} items, not {len(items)}")
         return items
+
+
+def _why_unreadable(raw: bytes, error: Exception) -> str:
+    # The decoder calls a text that ends in half a pair truncated input.
+    for half in islice(_HALF_A_PAIR.finditer(raw), 16):
+        before = raw[max(half.start() - 256, 0) : half.start()]
+        if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:
+            shown = half[0].decode("ascii")
+            return f"{shown} is half of a surrogate pair: a text must hold whole characters"
+    return f"unreadable JSON: {error}"
 
 
 def _too_deep() -> Unprocessable:

@@ -11,6 +11,7 @@ from agentsdock.chats import registry
 from agentsdock.chats.pages import COMPACTED_TYPES
 from agentsdock.chats.reading import Reading
 from agentsdock.model.errors import BadRequest, Conflict, NotFound
+from agentsdock.model.events import Draft
 from agentsdock.model.requests import CreateSession, PatchSession, ReadPage
 
 DETAIL_ONLY = {
@@ -255,6 +256,49 @@ async def test_what_was_read_moves_forward_only(house, autojump_clock):
     assert (await house.chats.mark_read(chat, None))["last_read_agent_event_seq"] == latest
     assert (await house.chats.mark_read(chat, 10**6))["last_read_agent_event_seq"] == latest
     assert read["last_read_agent_event_at"]
+
+
+async def test_who_has_read_beyond_the_last_word_of_an_agent_has_nothing_unread(
+    house, autojump_clock
+):
+    chat = await house.new()
+    await house.play(chat, INIT, text("one"), RESULT)
+    spoken = house.chats.detail(chat)["latest_agent_event_seq"]
+    await house.registry.write(house.registry.require(chat), [Draft("file_uploaded", {})])
+    there = house.chats.detail(chat)["latest_event_seq"]
+    assert there > spoken
+    read = await house.chats.mark_read(chat, 10**6)
+    assert (read["last_read_agent_event_seq"], read["latest_agent_event_seq"]) == (there, there)
+    unread = await house.chats.mark_unread(chat)
+    assert unread["last_read_agent_event_seq"] < unread["latest_agent_event_seq"] == spoken
+
+
+async def test_the_mode_of_a_claude_turn_that_runs_cannot_change(house, autojump_clock):
+    house.dispatcher._launcher.backends["claude"] = house.backend
+    chat = await house.new(backend="claude", claude_permission_mode="plan")
+    await house.post(chat)
+    process = await house.launcher.next()
+    await house.chats.patch(chat, PatchSession(claude_permission_mode="plan"))
+    for other in ("auto", None):
+        with pytest.raises(Conflict):
+            await house.chats.patch(chat, PatchSession(claude_permission_mode=other))
+    process.say(INIT, text("one"), RESULT)
+    process.exit(0)
+    await house.terminal(chat)
+    after = await house.chats.patch(chat, PatchSession(claude_permission_mode=None))
+    assert after["claude_permission_mode"] == "default"
+
+
+async def test_a_chat_that_is_being_deleted_takes_no_changes(house, autojump_clock):
+    chat = await house.new()
+    house.registry.require(chat).deleting = True
+    for change in (
+        lambda: house.chats.patch(chat, PatchSession(title="t")),
+        lambda: house.chats.mark_read(chat, None),
+        lambda: house.chats.mark_unread(chat),
+    ):
+        with pytest.raises(Conflict):
+            await change()
 
 
 async def test_a_chat_can_be_marked_unread_until_it_is_read(house, autojump_clock):

@@ -113,6 +113,26 @@ def test_text_that_is_not_unicode_is_unprocessable(text):
     assert error.status == 422
 
 
+@pytest.mark.parametrize(
+    ("raw", "half"),
+    [
+        (rb'{"prompt":"cut \ud83d"}', "ud83d"),
+        (rb'{"prompt":"\ud83d and on"}', "ud83d"),
+        (rb'{"prompt":"\uDC00\uD83D"}', "uDC00"),
+        (rb'{"prompt":"\ud83d\ude00 \\\\\udc00"}', "udc00"),
+        (rb'{"a":"\\ud83d","\ud83d":1}', "ud83d"),
+    ],
+)
+def test_half_a_character_is_told_as_what_it_is(raw, half):
+    message = refusal(Body, raw).message
+    assert message.startswith(f"\\{half} is half of a surrogate pair")
+
+
+@pytest.mark.parametrize("raw", [rb'{"prompt":"\\ud83d', rb'{"prompt":"\ud83d\ude00'])
+def test_what_only_looks_like_half_a_character_is_not_blamed(raw):
+    assert "half" not in refusal(Body, raw).message
+
+
 def test_a_turn_keeps_blank_apart_from_absent_and_ignores_unknown_keys():
     assert read_turn(body(prompt="", model="", effort=None, new_key={"a": 1})) == PostTurn(
         prompt="", model="", effort=None
