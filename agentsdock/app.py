@@ -72,7 +72,14 @@ async def run(settings: Settings) -> None:
         house.start_soon(_listen_for_signals, stopping)
         address = listeners.address
         dock = await _open_house(
-            settings, identity, authorities, store, processes, house, stopping, address
+            settings,
+            identity,
+            authorities,
+            store,
+            processes,
+            house,
+            stopping,
+            listeners.local_address,
         )
         async with trio.open_nursery() as web:
             await web.start(serve, make_app(dock), listeners, settings, stopping)

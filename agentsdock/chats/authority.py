@@ -16,10 +16,13 @@ from contextlib import suppress
 
 from attrs import field, frozen
 
+from agentsdock.logs import get_logger
 from agentsdock.model.errors import Forbidden
 
 FOLDER = "cross_chat_authority"
 LIFETIME_SECONDS = 604_800
+
+log = get_logger()
 
 
 @frozen
@@ -87,8 +90,12 @@ class Authorities:
             "expires_at": time.time() + LIFETIME_SECONDS,
         }
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(grant.path, flags, 0o600), "w") as file:
-            json.dump(content, file)
+        try:
+            with open(os.open(grant.path, flags, 0o600), "w") as file:
+                json.dump(content, file)
+        except OSError:
+            _remove(grant.path)
+            raise
         self._held[_hash(grant.secret)] = Holder(grant.session_id, grant.run_id)
         self._grants[grant.run_id] = grant
 
@@ -98,7 +105,7 @@ class Authorities:
         if grant is None:
             return
         del self._held[_hash(grant.secret)]
-        grant.path.unlink(missing_ok=True)
+        _remove(grant.path)
 
     def is_live(self, run_id: str) -> bool:
         return run_id in self._grants
@@ -109,6 +116,14 @@ class Authorities:
         if found is None:
             raise Forbidden("this capability is not that of a running turn")
         return found
+
+
+def _remove(path: pathlib.Path) -> None:
+    """An agent may have put anything in its place; the secret counts no more either way."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("authority file not removed", error=error.strerror)
 
 
 def _hash(secret: str) -> str:

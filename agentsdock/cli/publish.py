@@ -28,8 +28,7 @@ def main() -> int:
     entries += [_entry(text) for text in options.entry_json]
     if not entries:
         _fail("name at least one file")
-    seed = json.dumps([authority["source_run_id"], entries], sort_keys=True)
-    publication = options.publication_id or hashlib.sha256(seed.encode()).hexdigest()[:32]
+    publication = options.publication_id or _publication_id(authority, entries)
     body = {"publication_id": publication, "files": entries}
     answer = _post(f"/api/agent/sessions/{chat}/artifacts", body, authority["provider_capability"])
     if len(answer.get("receipts", ())) != len(entries) or answer.get("chat_id") != chat:
@@ -56,6 +55,21 @@ def _entry(text: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
         _fail("--entry-json must be an object")
     return entry
+
+
+def _publication_id(authority: dict[str, Any], entries: list[dict[str, Any]]) -> str:
+    """The same for the same files with the same content in the same turn."""
+    digest = hashlib.sha256(
+        json.dumps([authority["source_run_id"], entries], sort_keys=True).encode()
+    )
+    for entry in entries:
+        try:
+            with open(os.open(str(entry.get("path")), os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                while piece := file.read(1024 * 1024):
+                    digest.update(piece)
+        except OSError:
+            pass  # The server says what is wrong with it.
+    return digest.hexdigest()[:32]
 
 
 def _authority(path: str) -> dict[str, Any]:

@@ -42,6 +42,13 @@ class Listeners:
     def address(self) -> str:
         return self.addresses[0]
 
+    @property
+    def local_address(self) -> str:
+        """How programs of this machine reach it, by the loopback where that is listened on."""
+        host, port = self.sockets[0].getsockname()[:2]
+        loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+        return _url((loopback, port))
+
 
 async def bind(settings: Settings) -> Listeners:
     """Listen on every address of ``settings.bind``; port 0 is any free one.

@@ -56,3 +56,22 @@ def test_a_start_removes_files_and_follows_no_link(tmp_path, authorities):
         authorities.purge()
     assert (elsewhere / "precious").exists()
     assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755
+
+
+def test_whatever_lies_where_the_file_was_the_secret_counts_no_more(authorities):
+    grant = authorities.prepare("sess_1", "run_1", "full")
+    authorities.grant(grant)
+    grant.path.unlink()
+    grant.path.mkdir()
+    authorities.revoke("run_1")
+    with pytest.raises(Forbidden):
+        authorities.holder(grant.secret)
+
+
+def test_a_grant_that_cannot_be_written_is_none(authorities):
+    grant = authorities.prepare("sess_1", "run_1", "full")
+    grant.path.mkdir()
+    with pytest.raises(OSError, match="exists"):
+        authorities.grant(grant)
+    with pytest.raises(Forbidden):
+        authorities.holder(grant.secret)

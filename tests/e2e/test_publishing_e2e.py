@@ -87,6 +87,32 @@ async def test_a_repeat_gets_the_first_receipts_and_other_files_do_not(house):
     assert sum(event["type"] == "artifact_created" for event in events) == 1
 
 
+async def test_an_improved_file_is_handed_out_again(house):
+    _, _, told, events = await ran(
+        house,
+        """
+        for text in ("one", "two", "two"):
+            open("a.txt", "w").write(text)
+            told(publish("a.txt").returncode)
+        """,
+    )
+    assert told == [0, 0, 0]
+    assert sum(event["type"] == "artifact_created" for event in events) == 2
+
+
+async def test_a_turn_ends_well_whatever_the_agent_does_to_its_authority(house):
+    _, _, told, _ = await ran(
+        house,
+        """
+        import os
+        os.unlink(authority)
+        os.mkdir(authority)
+        told("done")
+        """,
+    )
+    assert told == ["done"]
+
+
 async def test_paths_that_lead_elsewhere_refuse_the_whole_batch(house, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "secret").write_text("secret")
