@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 from quart import Quart, has_request_context, request, websocket
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import WebsocketMismatch
 
 from agentsdock.logs import get_logger, where
-from agentsdock.model.errors import DockError, NotFound, TooLarge, Unavailable
+from agentsdock.model.errors import BadRequest, DockError, NotFound, TooLarge, Unavailable
 from agentsdock.store.protocol import (
     RunExists,
     SessionGone,
@@ -69,6 +70,15 @@ def install(app: Quart) -> None:
     @app.errorhandler(HTTPException)
     async def http_error(error: HTTPException) -> Answer:
         return answer({"detail": error.name}, error.code or 500)
+
+    @app.errorhandler(MethodNotAllowed)
+    async def wrong_method(error: MethodNotAllowed) -> Answer:
+        body, status, headers = answer({"detail": error.name}, 405)
+        return body, status, {**headers, "allow": ", ".join(sorted(error.valid_methods or ()))}
+
+    @app.errorhandler(WebsocketMismatch)
+    async def no_socket(error: WebsocketMismatch) -> Answer:
+        return envelope(BadRequest("this path is that of a WebSocket"))
 
     @app.errorhandler(Exception)
     async def failed(error: Exception) -> Answer:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentsdock.chats.dock import Dock
 
 _LEAVES_ALONE_IF_NULL = ("title", "folder", "cwd", "backend", "pinned", "archived")
+_ID_FIELDS = ("provider_session_id", "session_id")
 _OWN_ID_FIELDS = {
     "claude": "claude_session_id",
     "codex": "codex_thread_id",
@@ -53,11 +54,11 @@ def _fields(settings: Settings) -> dict[str, Reader]:
 
 def read_new(body: Body, settings: Settings) -> CreateSession:
     known = {name: read(body, name) for name, read in _fields(settings).items()}
+    ids = {name: body.text(name, 256) for name in (*_ID_FIELDS, *_OWN_ID_FIELDS.values())}
     own = _OWN_ID_FIELDS.get(known["backend"] or settings.default_backend, "session_id")
-    ids = [body.text(name, 256) for name in ("provider_session_id", "session_id", own)]
     return CreateSession(
         **known,
-        provider_session_id=next((found for found in ids if found), None),
+        provider_session_id=next(filter(None, (ids[name] for name in (*_ID_FIELDS, own))), None),
         import_history=flag(body, "import_history"),
     )
 
@@ -92,10 +93,11 @@ def read_page(query: Query, settings: Settings) -> ReadPage:
         raise BadRequest("page_mode must be semantic")
     semantic = mode == "semantic"
     before = query.integer("before", None)
+    semantic_before = query.integer("semantic_before", before)
     limit = query.integer("limit", settings.session_event_limit)
     return ReadPage(
         after=query.integer("after", 0),
-        before=query.integer("semantic_before", before) if semantic else before,
+        before=semantic_before if semantic else before,
         limit=min(max(limit, 1), settings.max_event_response_limit),
         tail=query.flag("tail", True),
         visible=query.flag("visible", False),
