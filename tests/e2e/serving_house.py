@@ -2,6 +2,7 @@
 
 import contextlib
 
+import documented
 import httpx
 import trio
 from trio_websocket import ConnectionClosed, wrap_client_stream
@@ -13,7 +14,11 @@ class House:
         self.port = int(server.url.rpartition(":")[2])
         headers = {"X-AgentsDock-Token": server.token} if server.token else {}
         self.http = httpx.AsyncClient(
-            base_url=server.url, headers=headers, trust_env=False, timeout=30
+            base_url=server.url,
+            headers=headers,
+            trust_env=False,
+            timeout=30,
+            event_hooks={"response": [documented.check_later]},
         )
 
     async def chat(self):

@@ -7,6 +7,7 @@ redirects.
 import itertools
 import json
 
+import documented
 import httpx
 import pytest
 
@@ -62,7 +63,12 @@ def server(cursor_cli, tmp_path_factory):
 def client(server):
     headers = {"X-AgentsDock-Token": TOKEN}
     with httpx.Client(
-        base_url=server.url, headers=headers, trust_env=False, timeout=30, follow_redirects=False
+        base_url=server.url,
+        headers=headers,
+        trust_env=False,
+        timeout=30,
+        follow_redirects=False,
+        event_hooks={"response": [documented.check]},
     ) as client:
         yield client
 

@@ -1,5 +1,6 @@
 """Every field of a chat, from one table: absent, null, blank, good and bad, made and changed."""
 
+import documented
 import httpx
 import pytest
 from attrs import field, frozen
@@ -123,6 +124,7 @@ def client(cursor_cli, tmp_path_factory):
             headers={"X-AgentsDock-Token": TOKEN},
             trust_env=False,
             timeout=30,
+            event_hooks={"response": [documented.check]},
         ) as client,
     ):
         client.folder = str(folder)

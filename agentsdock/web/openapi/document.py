@@ -4,7 +4,8 @@ import re
 from typing import Any
 
 from agentsdock.web.openapi.operations import OPERATIONS, Operation
-from agentsdock.web.openapi.schemas import SCHEMAS, STRING, ref
+from agentsdock.web.openapi.schemas import SCHEMAS
+from agentsdock.web.openapi.shapes import STRING, ref
 
 _REFUSALS = {
     400: "The request makes no sense here.",

@@ -5,7 +5,7 @@ A route that is missing here, or is here and nowhere else, fails a test.
 
 from attrs import frozen
 
-from agentsdock.web.openapi.schemas import FLAG, INTEGER, MAX_INTEGER, Schema, text
+from agentsdock.web.openapi.shapes import FLAG, INTEGER, Schema, text, whole
 
 S = "/api/sessions/{session_id}"
 ROW = f"{S}/queue/{{queued_id}}"
@@ -27,12 +27,8 @@ class Operation:
     body_required: bool = False
 
 
-def _whole(low: int, high: int) -> Schema:
-    return {"type": "integer", "minimum": low, "maximum": high}
-
-
-_SEARCH = (("q", {"type": "string", "minLength": 2, "maxLength": 500}), ("limit", _whole(1, 100)))
-_ANY = _whole(0, MAX_INTEGER)
+_SEARCH = (("q", {"type": "string", "minLength": 2, "maxLength": 500}), ("limit", whole(1, 100)))
+_ANY = whole(0)
 _BYTES = "application/octet-stream"
 
 OPERATIONS = (
@@ -203,9 +199,9 @@ OPERATIONS = (
         "What a turn did on its way",
         "Trace",
         query=(
-            ("anchor_seq", _whole(1, MAX_INTEGER)),
+            ("anchor_seq", whole(1)),
             ("after_seq", INTEGER),
-            ("limit", _whole(1, 1000)),
+            ("limit", whole(1, 1000)),
         ),
         refusals=(404,),
     ),
@@ -215,7 +211,7 @@ OPERATIONS = (
         "Reading",
         "The helpers that the CLI started",
         "Subagents",
-        query=(("limit", _whole(1, 256)),),
+        query=(("limit", whole(1, 256)),),
         refusals=(404,),
     ),
     Operation(
@@ -269,7 +265,7 @@ OPERATIONS = (
         "Files",
         "The files of a chat",
         "Files",
-        query=(("limit", _whole(1, 200)), ("offset", _ANY), ("content_prefix", text(240))),
+        query=(("limit", whole(1, 200)), ("offset", _ANY), ("content_prefix", text(240))),
         refusals=(404,),
     ),
     Operation("get", f"{S}/files/{{file_id}}", "Files", "A file", _BYTES, refusals=(404, 416)),
