@@ -22,14 +22,26 @@ def cursor_cli(tmp_path_factory):
     return program
 
 
-@pytest.fixture
-def environment(cursor_cli, tmp_path):
+def settings(cursor_cli, folder):
     return {
         "CURSOR_BIN": str(cursor_cli),
         "AGENTSDOCK_BACKEND": "cursor",
-        "AGENTSDOCK_AGENT_CWD": str(tmp_path),
+        "AGENTSDOCK_AGENT_CWD": str(folder),
         "AGENTSDOCK_STOP_GRACE_SECONDS": "0.2",
     }
+
+
+@pytest.fixture
+def environment(cursor_cli, tmp_path):
+    return settings(cursor_cli, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_server(cursor_cli, tmp_path_factory):
+    """One for all tests of a module: each has chats of its own."""
+    folder = tmp_path_factory.mktemp("shared")
+    with running_server(folder / "state", settings(cursor_cli, folder), token=TOKEN) as server:
+        yield server
 
 
 @pytest.fixture

@@ -11,11 +11,9 @@ import documented
 import httpx
 import pytest
 
-from agentsdock.testing.server import running_server
 from agentsdock.web.openapi.operations import OPERATIONS
 from agentsdock.web.openapi.schemas import SCHEMAS
 
-TOKEN = "bad-input-SECRET-7"
 NOWHERE = "sess_0000000000000000"
 JSON = {"content-type": "application/json"}
 SAMPLES = {
@@ -47,23 +45,19 @@ def each(operations):
     return pytest.mark.parametrize("op", operations, ids=names)
 
 
-@pytest.fixture(scope="module")
-def server(cursor_cli, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bad")
-    environ = {"CURSOR_BIN": str(cursor_cli), "AGENTSDOCK_BACKEND": "cursor"}
-    environ |= {"AGENTSDOCK_AGENT_CWD": str(folder), "AGENTSDOCK_STOP_GRACE_SECONDS": "0.2"}
-    with running_server(folder / "state", environ, token=TOKEN) as server:
-        yield server
-        log = server.log.read_text()
-        assert "handler failed" not in log
-        assert "Traceback" not in log
+@pytest.fixture(scope="module", autouse=True)
+def nothing_failed(shared_server):
+    yield
+    log = shared_server.log.read_text()
+    assert "handler failed" not in log
+    assert "Traceback" not in log
 
 
 @pytest.fixture(scope="module")
-def client(server):
-    headers = {"X-AgentsDock-Token": TOKEN}
+def client(shared_server):
+    headers = {"X-AgentsDock-Token": shared_server.token}
     with httpx.Client(
-        base_url=server.url,
+        base_url=shared_server.url,
         headers=headers,
         trust_env=False,
         timeout=30,

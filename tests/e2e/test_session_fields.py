@@ -5,10 +5,8 @@ import httpx
 import pytest
 from attrs import field, frozen
 
-from agentsdock.testing.server import running_server
 from agentsdock.web.openapi.schemas import SCHEMAS
 
-TOKEN = "fields-SECRET-7"
 NO_TEXT = (5, 1.5, True, [], {}, ["x"])
 NO_FLAG = (0, 1, "true", "", [], {})
 KEEPS, CLEARS, RESETS = "stays as it is", "is cleared", "goes back to its default"
@@ -113,21 +111,15 @@ texts_with_blanks = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def client(cursor_cli, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fields")
-    environ = {"CURSOR_BIN": str(cursor_cli), "AGENTSDOCK_BACKEND": "cursor"}
-    environ["AGENTSDOCK_AGENT_CWD"] = str(folder)
-    with (
-        running_server(folder / "state", environ, token=TOKEN) as server,
-        httpx.Client(
-            base_url=server.url,
-            headers={"X-AgentsDock-Token": TOKEN},
-            trust_env=False,
-            timeout=30,
-            event_hooks={"response": [documented.check]},
-        ) as client,
-    ):
-        client.folder = str(folder)
+def client(shared_server):
+    with httpx.Client(
+        base_url=shared_server.url,
+        headers={"X-AgentsDock-Token": shared_server.token},
+        trust_env=False,
+        timeout=30,
+        event_hooks={"response": [documented.check]},
+    ) as client:
+        client.folder = client.get("/api/health").json()["default_cwd"]
         yield client
 
 
