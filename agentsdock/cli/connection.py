@@ -25,7 +25,12 @@ def state_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--state-dir",
         type=click.Path(file_okay=False, path_type=pathlib.Path),
-        envvar=["AGENTSDOCK_STATE_DIR", "ZENITHBOT_STATE_DIR", "AGENTS_SERVER_STATE_DIR"],
+        envvar=[
+            "AGENTSDOCK_STATE_DIR",
+            "ZENITHBOT_STATE_DIR",
+            "AGENTS_SERVER_STATE_DIR",
+            "ZENITHBOT_AGENT_DIR",
+        ],
         default="~/.agentsdock",
         show_default=True,
         help="The server's state directory.",

@@ -1,5 +1,6 @@
 """``agentsdock turn``: send a prompt and follow it to its end."""
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,9 @@ from agentsdock.cli.connection import Connection, connected
 
 if TYPE_CHECKING:
     from agentsdock.client.http import Client
+
+_NOT_TAKEN = (400, 413, 422, 503)
+"""Statuses of a message of which nothing was stored: its new chat would stay empty."""
 
 
 @click.command()
@@ -48,9 +52,13 @@ def turn(connection: Connection, session_id: str | None, new: bool, **options: A
                 return await send_and_follow(client, chat, options["prompt"], fields, printer)
             except* ApiError as group:
                 error = group.exceptions[0]
-                if session_id is None and isinstance(error, ApiError) and error.status == 503:
-                    await client.delete_session(chat)
-                    error.action = f"{error.action or ''} --backend chooses another CLI.".strip()
+                if isinstance(error, ApiError):
+                    if session_id is None and error.status in _NOT_TAKEN:
+                        with contextlib.suppress(ApiError):
+                            await client.delete_session(chat)
+                    if error.code == "runtime_unavailable" and options["backend"] != "cursor":
+                        hint = "--backend cursor runs it on the Cursor CLI."
+                        error.action = f"{error.action or ''} {hint}".strip()
                 raise
 
     sys.exit(connection.run(job))

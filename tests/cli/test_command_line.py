@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import agentsdock
+from agentsdock import config
 from agentsdock.cli.connection import Connection, connected, stored_token, written_url
 from agentsdock.cli.main import COMMANDS, main
 
@@ -153,6 +154,14 @@ def test_options_overrule_variables_and_both_overrule_files(tmp_path):
 def test_a_stored_token_never_leaves_the_machine_by_itself(tmp_path, url, goes_along):
     (tmp_path / "token").write_text("stored")
     assert Connection(url, None, tmp_path).token == ("stored" if goes_along else None)
+
+
+def test_the_state_directory_has_the_names_that_the_server_takes(tmp_path):
+    (tmp_path / "token").write_text("stored\n")
+    for name in ("AGENTSDOCK_STATE_DIR", "ZENITHBOT_AGENT_DIR", "AGENTS_SERVER_STATE_DIR"):
+        assert invoke("token", "show", env={name: str(tmp_path)}).stdout == "stored\n"
+        (tmp_path / "token").chmod(0o600)
+        assert config.load({name: str(tmp_path)}).token == "stored"
 
 
 def test_token_show_prints_what_is_set_or_stored(tmp_path):

@@ -297,9 +297,13 @@ def test_the_server_of_the_kit_leaves_with_status_0(agentsdock_server):
     assert time.monotonic() - began < 10
 
 
-def test_a_cli_that_cannot_run_leaves_no_empty_chat_and_the_others_are_named(command):
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [(["hello", "--backend", "claude"], "--backend cursor"), ([" "], "empty")],
+    ids=["a CLI that cannot run", "nothing to say"],
+)
+def test_a_message_that_is_not_taken_leaves_no_empty_chat(command, options, hint):
     before = finish(command("sessions"))[1]
-    status, _, err = finish(command("turn", "hello", "--backend", "claude"))
-    assert status == 1
-    assert "--backend" in err
+    status, _, err = finish(command("turn", *options))
+    assert (status, hint in err) == (1, True), err
     assert finish(command("sessions"))[1] == before

@@ -64,6 +64,20 @@ async def test_the_document_and_its_page_are_served_without_anything_else(server
         assert f"<code>{operation.path}</code>" in page.text
 
 
+def test_the_page_says_every_field_and_each_link_leads_somewhere():
+    page = render(make_document("1"))
+    links = set(re.findall(r'href="#([^"]+)"', page))
+    assert links - set(re.findall(r'id="([^"]+)"', page)) == set()
+    for name, schema in SCHEMAS.items():
+        assert f'id="{name}"' in page
+        for field in schema.get("properties", ()):
+            assert f"<dt><code>{field}</code></dt>" in page
+    for operation in OPERATIONS:
+        assert operation.summary.replace("'", "&#x27;") in page
+        for name, _ in operation.query:
+            assert f"<dt><code>{name}</code></dt>" in page
+
+
 def test_texts_of_the_document_cannot_break_out_of_the_page():
     document = make_document("<b>")
     document["info"]["description"] = "<script>alert(1)</script>"

@@ -20,7 +20,8 @@ _REFUSALS = {
     422: "A field or parameter cannot be read; the detail names it.",
     503: "The CLI or the disk is not usable, or the server is going down.",
 }
-_ALWAYS = (401, 403, 408, 413, 415, 422, 503)
+ALWAYS = (401, 403, 408, 413, 415, 422, 503)
+"""What any path under /api may answer."""
 
 
 def make_document(version: str) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         good["206"] = {"description": "A part of it.", "content": content}
     if not operation.path.startswith("/api/"):
         return {**good, **_refusals((403,))}
-    return {**good, **_refusals((*operation.refusals, *_ALWAYS))}
+    return {**good, **_refusals((*operation.refusals, *ALWAYS))}
 
 
 def _refusals(statuses: tuple[int, ...]) -> dict[str, Any]:

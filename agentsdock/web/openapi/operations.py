@@ -1,11 +1,21 @@
 """Every route of the API, one entry each: what it takes, what it answers, how it refuses.
 
-A route that is missing here, or is here and nowhere else, fails a test.
+A new route is one entry here, its body in ``bodies``, its answer in ``answers``.  A route that
+is missing here, or is here and nowhere else, fails a test; so does an answer with a status, a
+type or a key that is not told.
 """
 
 from attrs import frozen
 
-from agentsdock.web.openapi.shapes import FLAG, INTEGER, Schema, text, whole
+from agentsdock.web.openapi.shapes import (
+    FLAG,
+    INTEGER,
+    Schema,
+    one_of,
+    text,
+    told,
+    whole,
+)
 
 S = "/api/sessions/{session_id}"
 ROW = f"{S}/queue/{{queued_id}}"
@@ -13,7 +23,10 @@ ROW = f"{S}/queue/{{queued_id}}"
 
 @frozen
 class Operation:
-    """``body`` and ``answer`` name schemas; an answer with a slash is a media type."""
+    """``body`` and ``answer`` name schemas; an answer with a slash is a media type.
+
+    ``refusals`` are statuses besides those that any path may answer.
+    """
 
     method: str
     path: str
@@ -27,8 +40,11 @@ class Operation:
     body_required: bool = False
 
 
-_SEARCH = (("q", {"type": "string", "minLength": 2, "maxLength": 500}), ("limit", whole(1, 100)))
-_ANY = whole(0)
+_WORDS = {"type": "string", "minLength": 2, "maxLength": 500}
+_SEARCH = (
+    ("q", told(_WORDS, 'All of these words; "quoted" ones as they stand.')),
+    ("limit", told(whole(1, 100), "40 by itself.")),
+)
 _BYTES = "application/octet-stream"
 
 OPERATIONS = (
@@ -42,7 +58,7 @@ OPERATIONS = (
         "Server",
         "Models and efforts of each CLI, and whether it is ready",
         "Catalog",
-        query=(("refresh", FLAG),),
+        query=(("refresh", told(FLAG, "Ask the CLIs anew.")),),
     ),
     Operation("get", "/api/jobs", "Server", "Scheduled jobs", "Jobs"),
     Operation(
@@ -51,10 +67,17 @@ OPERATIONS = (
         "Server",
         "Folders whose path begins so",
         "Folders",
-        query=(("path", text(4096)), ("limit", INTEGER)),
+        query=(("path", text(4096)), ("limit", told(INTEGER, "24, and 50 at most."))),
         refusals=(400,),
     ),
-    Operation("get", "/api/sessions", "Chats", "All chats", "Sessions", query=(("summary", FLAG),)),
+    Operation(
+        "get",
+        "/api/sessions",
+        "Chats",
+        "All chats",
+        "Sessions",
+        query=(("summary", told(FLAG, "Without the keys that only a detail has.")),),
+    ),
     Operation(
         "post",
         "/api/sessions",
@@ -71,14 +94,14 @@ OPERATIONS = (
         "A chat and a page of its timeline",
         "Page",
         query=(
-            ("after", INTEGER),
-            ("before", INTEGER),
-            ("limit", INTEGER),
-            ("tail", FLAG),
-            ("visible", FLAG),
-            ("compact", FLAG),
-            ("page_mode", {"type": "string", "enum": ["semantic"]}),
-            ("semantic_before", INTEGER),
+            ("after", told(INTEGER, "Only what follows this sequence number.")),
+            ("before", told(INTEGER, "Only what comes before this sequence number.")),
+            ("limit", told(INTEGER, "At most so many events; 100, and 1,000 at most.")),
+            ("tail", told(FLAG, "The latest of them; not with after. By itself true.")),
+            ("visible", told(FLAG, "Without raw_event.")),
+            ("compact", told(FLAG, "Only what was said and how it ended.")),
+            ("page_mode", told(one_of(("semantic",)), "Count landmarks instead of events.")),
+            ("semantic_before", told(INTEGER, "As before, of a semantic page.")),
         ),
         refusals=(400, 404),
     ),
@@ -199,9 +222,9 @@ OPERATIONS = (
         "What a turn did on its way",
         "Trace",
         query=(
-            ("anchor_seq", whole(1)),
-            ("after_seq", INTEGER),
-            ("limit", whole(1, 1000)),
+            ("anchor_seq", told(whole(1), "Any event of the turn that is meant.")),
+            ("after_seq", told(INTEGER, "The next_after of the last page.")),
+            ("limit", told(whole(1, 1000), "160 by itself.")),
         ),
         refusals=(404,),
     ),
@@ -211,7 +234,7 @@ OPERATIONS = (
         "Reading",
         "The helpers that the CLI started",
         "Subagents",
-        query=(("limit", whole(1, 256)),),
+        query=(("limit", told(whole(1, 256), "64 by itself.")),),
         refusals=(404,),
     ),
     Operation(
@@ -247,7 +270,11 @@ OPERATIONS = (
         "Reading",
         "The events of a chat, over a WebSocket",
         "websocket",
-        query=(("after", INTEGER), ("visible", FLAG), ("sync", FLAG)),
+        query=(
+            ("after", told(INTEGER, "The last sequence number that the client has.")),
+            ("visible", told(FLAG, "Leave raw_event out of what has been.")),
+            ("sync", told(FLAG, "With control frames.")),
+        ),
     ),
     Operation(
         "post",
@@ -265,7 +292,11 @@ OPERATIONS = (
         "Files",
         "The files of a chat",
         "Files",
-        query=(("limit", whole(1, 200)), ("offset", _ANY), ("content_prefix", text(240))),
+        query=(
+            ("limit", told(whole(1, 200), "All of them by itself.")),
+            ("offset", INTEGER),
+            ("content_prefix", told(text(240), "Only content types that begin so.")),
+        ),
         refusals=(404,),
     ),
     Operation("get", f"{S}/files/{{file_id}}", "Files", "A file", _BYTES, refusals=(404, 416)),
