@@ -34,10 +34,16 @@ class Chat:
     """Trio time before which a head whose runtime was not usable is left alone."""
     draining: bool = False
     """The drainer is about to start or to hold the head of the queue."""
+    order: tuple[object, ...] = field(init=False)
+    """Sort key of the list: section, then place in it."""
     _summary: bytes | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.order = _order(self.session)
 
     def update(self, session: Session) -> None:
         self.session = session
+        self.order = _order(session)
         self._summary = None
 
     def advance(self, head: Head) -> None:
@@ -57,19 +63,6 @@ class Chat:
         """Whether the head of the queue could start, as far as this chat is concerned."""
         waiting = bool(self.queue) and not self.queue[0].paused
         return waiting and not (self.busy or self.deleting or self.gone or self.session.archived)
-
-    @property
-    def order(self) -> tuple[object, ...]:
-        """Sort key of the list: section, then place in it."""
-        session = self.session
-        return (
-            session.archived,
-            not session.pinned or session.archived,
-            (session.folder.strip() or "General").casefold(),
-            session.sort_order,
-            session.created_at,
-            session.id,
-        )
 
     @property
     def section(self) -> tuple[object, ...]:
@@ -122,6 +115,17 @@ class Chat:
 
     def drop_row(self, queued_id: str) -> None:
         self.put_queue([row for row in self.queue if row.queued_id != queued_id])
+
+
+def _order(session: Session) -> tuple[object, ...]:
+    return (
+        session.archived,
+        not session.pinned or session.archived,
+        (session.folder.strip() or "General").casefold(),
+        session.sort_order,
+        session.created_at,
+        session.id,
+    )
 
 
 def paused(row: QueuedTurn, reason: str) -> QueuedTurn:

@@ -46,8 +46,13 @@ class Chats:
 
     def summaries(self) -> bytes:
         """The body of the summary list."""
-        rows = b",".join(chat.summary() for chat in self.registry.sorted())
-        return b'{"sessions":[' + rows + b"]}"
+        rows = [chat.summary() for chat in self.registry.sorted()]
+        if not rows:
+            return b'{"sessions":[]}'
+        # The ends go into the one join: a second copy of a long list costs as much as the first.
+        rows[0] = b'{"sessions":[' + rows[0]
+        rows[-1] += b"]}"
+        return b",".join(rows)
 
     def details(self) -> list[dict[str, Any]]:
         return [chat.detail() for chat in self.registry.sorted()]

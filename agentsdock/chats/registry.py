@@ -1,6 +1,7 @@
 """All chats in memory, and the one way to write to them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 from attrs import evolve
 
@@ -62,7 +63,7 @@ class Registry:
         return iter([c for c in self._chats.values() if not c.session.initialising])
 
     def sorted(self) -> list[Chat]:
-        return sorted(self, key=lambda chat: chat.order)
+        return sorted(self, key=attrgetter("order"))
 
     def top_of(self, section: tuple[object, ...]) -> float:
         """A sort order in front of everything in a section."""
