@@ -20,6 +20,9 @@ COMMANDS = {
     "search": "agentsdock.cli.search:search",
     "replay": "agentsdock.cli.replay:replay",
     "conformance": "agentsdock.cli.conformance:conformance",
+    "backup": "agentsdock.cli.backup:backup",
+    "restore": "agentsdock.cli.backup:restore",
+    "verify": "agentsdock.cli.backup:verify",
     "token": "agentsdock.cli.token:token",
 }
 

@@ -6,6 +6,9 @@ import sys
 
 import click
 
+STATUS_TOO_NEW = 3
+"""Of its own, so that a service manager does not try again for ever."""
+
 
 @click.command()
 @click.option("--bind", help="Address to listen on.  [default: 127.0.0.1]")
@@ -22,7 +25,7 @@ def serve(bind: str | None, port: int | None, state_dir: pathlib.Path | None) ->
     """
     from agentsdock import app, config
     from agentsdock.guard.contract import SpawnFailed
-    from agentsdock.store.protocol import StoreError
+    from agentsdock.store.protocol import StoreError, StoreTooNew
 
     _open_standard_streams()
     try:
@@ -30,6 +33,9 @@ def serve(bind: str | None, port: int | None, state_dir: pathlib.Path | None) ->
     except config.SettingError as error:
         click.echo(f"agentsdock: {error}", err=True)
         sys.exit(2)
+    except StoreTooNew as error:
+        click.echo(f"agentsdock: cannot start: {error}", err=True)
+        sys.exit(STATUS_TOO_NEW)
     except (StoreError, SpawnFailed) as error:
         click.echo(f"agentsdock: cannot start: {error}", err=True)
         sys.exit(1)

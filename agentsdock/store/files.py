@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 import apsw
 from attrs import frozen
 
-from agentsdock.store import schema
+from agentsdock.store import schema, snapshots
 from agentsdock.store.engine import BUSY_MS, CHECKPOINT_PAGES, DAMAGE, WAL_BYTES, translate
 from agentsdock.store.protocol import StoreDamaged, StoreError, StoreInUse, StoreTooNew
 
 DATABASE = "agentsdock.db"
 LOCK = "agentsdock.lock"
-_COMPANIONS = ("", "-wal", "-shm", "-journal")
+COMPANIONS = ("", "-wal", "-shm", "-journal")
 
 _MAGIC = b"SQLite format 3\0"
 _VERSION_AT = 60
@@ -32,13 +32,13 @@ _EVERY_CONNECTION = {
     # Only macOS knows it: there a plain fsync does not reach the disk.
     "fullfsync": (True, 1),
 }
-_WRITER = {
+WRITER = {
     "page_size": (4096, 4096),
     "journal_mode": ("WAL", "wal"),
     "wal_autocheckpoint": (CHECKPOINT_PAGES, CHECKPOINT_PAGES),
     "journal_size_limit": (WAL_BYTES, WAL_BYTES),
 }
-_READER = {"query_only": (True, 1)}
+READER = {"query_only": (True, 1)}
 
 
 @frozen
@@ -54,7 +54,7 @@ class Opened:
     def another_reader(self) -> apsw.Connection:
         """Raises StoreError."""
         try:
-            return _connect(self.database, _READER)
+            return connect(self.database, READER)
         except apsw.Error as error:
             raise StoreError(f"cannot open {self.database} once more: {error}") from error
 
@@ -70,8 +70,8 @@ def open_files(
 ) -> Opened:
     """Raises StoreError; a database that is damaged is set aside and a new one begun."""
     try:
-        _prepare_folder(folder)
-        lock = _lock(folder / LOCK)
+        prepare_folder(folder)
+        lock = take_lock(folder / LOCK)
     except OSError as error:
         raise StoreError(f"cannot use the folder {folder}: {error.strerror}") from error
     try:
@@ -87,7 +87,7 @@ def open_files(
         raise
 
 
-def _prepare_folder(folder: pathlib.Path) -> None:
+def prepare_folder(folder: pathlib.Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.mkdir(0o700)
@@ -103,7 +103,7 @@ def _prepare_folder(folder: pathlib.Path) -> None:
         os.close(descriptor)
 
 
-def _private_file(path: pathlib.Path, flags: int) -> int:
+def private_file(path: pathlib.Path, flags: int) -> int:
     """Open our own regular file, made 0600 if new; follows no link."""
     descriptor = os.open(
         path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o600
@@ -116,9 +116,9 @@ def _private_file(path: pathlib.Path, flags: int) -> int:
     return descriptor
 
 
-def _lock(path: pathlib.Path) -> int:
+def take_lock(path: pathlib.Path) -> int:
     """The kernel lets go of it when its holder dies; no program that we start inherits it."""
-    descriptor = _private_file(path, os.O_CREAT)
+    descriptor = private_file(path, os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,16 +138,19 @@ def _open(
     migrations: Sequence[schema.Migration],
     set_aside: pathlib.Path | None,
 ) -> Opened:
-    _refuse_newer(database, _stored_version(database), len(migrations))
-    writer = _connect(database, _WRITER)
+    refuse_newer(database, _stored_version(database), len(migrations))
+    writer = connect(database, WRITER)
     try:
         try:
-            _refuse_newer(database, schema.version(writer), len(migrations))
+            found = schema.version(writer)
+            refuse_newer(database, found, len(migrations))
+            if 0 < found < len(migrations):
+                snapshots.keep(writer, database.parent, found)
             if schema.migrate(writer, migrations):
                 # The version has to be where _stored_version looks for it.
                 writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             _look_over(writer)
-            reader = _connect(database, _READER)
+            reader = connect(database, READER)
         except apsw.Error as error:
             if isinstance(error, DAMAGE):
                 raise
@@ -161,13 +164,19 @@ def _open(
 def _stored_version(database: pathlib.Path) -> int:
     """The version in the file, read without the engine: opening alone may change the file."""
     try:
-        descriptor = _private_file(database, 0)
+        os.close(private_file(database, 0))
+        return written_version(database)
     except FileNotFoundError:
         wal = database.with_name(database.name + "-wal")
         if wal.exists():
             raise StoreDamaged(f"{wal} is there without its database") from None
         _create(database)
         return 0
+
+
+def written_version(database: pathlib.Path) -> int:
+    """Raises OSError, and StoreDamaged for what is no database."""
+    descriptor = os.open(database, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         head = os.read(descriptor, 100)
     finally:
@@ -180,7 +189,7 @@ def _stored_version(database: pathlib.Path) -> int:
 
 
 def _create(database: pathlib.Path) -> None:
-    os.close(_private_file(database, os.O_CREAT | os.O_EXCL))
+    os.close(private_file(database, os.O_CREAT | os.O_EXCL))
     folder = os.open(database.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
@@ -188,7 +197,7 @@ def _create(database: pathlib.Path) -> None:
         os.close(folder)
 
 
-def _refuse_newer(database: pathlib.Path, found: int, known: int) -> None:
+def refuse_newer(database: pathlib.Path, found: int, known: int) -> None:
     if found > known:
         raise StoreTooNew(
             f"{database} has version {found} and this release knows {known};"
@@ -196,7 +205,7 @@ def _refuse_newer(database: pathlib.Path, found: int, known: int) -> None:
         )
 
 
-def _connect(
+def connect(
     database: pathlib.Path, pragmas: Mapping[str, tuple[object, object]]
 ) -> apsw.Connection:
     connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -227,11 +236,11 @@ def _set_aside(database: pathlib.Path) -> pathlib.Path:
     while True:
         name = f"{database.name}.damaged-{moment}" + (f"-{number}" if number else "")
         aside = database.with_name(name)
-        targets = [database.with_name(name + suffix) for suffix in _COMPANIONS]
+        targets = [database.with_name(name + suffix) for suffix in COMPANIONS]
         if not any(os.path.lexists(target) for target in targets):
             break
         number += 1
-    for suffix, target in zip(_COMPANIONS, targets, strict=True):
+    for suffix, target in zip(COMPANIONS, targets, strict=True):
         source = database.with_name(database.name + suffix)
         if os.path.lexists(source):
             source.rename(target)
