@@ -429,7 +429,7 @@ async def test_a_lock_that_is_held_too_long_is_said_and_ends_nothing(folder):
 
 async def test_the_log_comes_back_under_its_bound_after_a_reader_held_it(folder, monkeypatch):
     bound = 512 * 1024
-    monkeypatch.setattr(files, "_WRITER", {**files.WRITER, "journal_size_limit": (bound, bound)})
+    monkeypatch.setattr(files, "WRITER", {**files.WRITER, "journal_size_limit": (bound, bound)})
     monkeypatch.setattr("agentsdock.store.sqlite.WAL_BYTES", bound)
     async with open_store(folder) as store:
         await create(store)
