@@ -197,6 +197,13 @@ class ZygoteProcess:
         self._launcher.reap()
 
 
+def bytecode_options() -> list[str]:
+    """Where an interpreter that reads no environment shall keep bytecode: where we keep ours."""
+    if sys.dont_write_bytecode:
+        return ["-B"]
+    return [f"-Xpycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []
+
+
 class _Zygote:
     """The running zygote and our end of its request socket."""
 
@@ -204,7 +211,14 @@ class _Zygote:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(ZYGOTE), str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    *bytecode_options(),
+                    str(ZYGOTE),
+                    str(theirs.fileno()),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",

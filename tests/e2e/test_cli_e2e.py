@@ -270,15 +270,27 @@ def test_the_demo_runs_one_turn_and_ends(tmp_path):
     assert "succeeded " in done.stdout
 
 
+@contextlib.contextmanager
+def killed_at_the_end(process):
+    """A test that fails must not wait for what never ends."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 def test_the_demo_stays_up_until_it_is_ended_and_takes_its_server_along(tmp_path, number, status):
     env = environ(CURSOR_BIN=str(tmp_path / "nothing"))
-    with subprocess.Popen(
-        [*AGENTSDOCK, "demo", "--state-dir", str(tmp_path / "demo"), "--port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=env,
-    ) as demo:
+    with (
+        subprocess.Popen(
+            [*AGENTSDOCK, "demo", "--state-dir", str(tmp_path / "demo"), "--port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+        ) as demo,
+        killed_at_the_end(demo),
+    ):
         line = read_until(demo.stdout, "stays up")[-1]
         url = re.search(r"http://\S+", line)[0]
         address = json.loads((tmp_path / "demo" / "server.json").read_text())

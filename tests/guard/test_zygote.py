@@ -1,6 +1,7 @@
 """The zygote and its spare: replaced when they die, gone when the server is."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from agentsdock.guard import handle, orphans
 from agentsdock.guard.handle import ZygoteLauncher, run_once
 from agentsdock.guard.process_guard import children_of, start_ticks
 from agentsdock.guard.sweep import SweepResult, sweep
+
+BYTECODE = shutil.ignore_patterns("__pycache__")
 
 
 def zygote_of(launcher: ZygoteLauncher) -> int:
@@ -206,3 +209,19 @@ async def test_a_sweep_spares_the_helpers_of_its_own_life() -> None:
         assert await sweep([], marker_prefix="mine:") == SweepResult((), ())
         assert await works(launcher)
         assert zygote_of(launcher) == zygote
+
+
+@pytest.mark.parametrize("kept_in", [None, "elsewhere"])
+async def test_the_helpers_leave_no_bytecode_where_the_server_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_in: str | None
+) -> None:
+    package = tmp_path / "agentsdock"
+    shutil.copytree(handle.ZYGOTE.parent, package / "guard", ignore=BYTECODE)
+    shutil.copy(handle.ZYGOTE.parent.parent / "__init__.py", package)
+    monkeypatch.setattr(handle, "ZYGOTE", package / "guard" / "zygote.py")
+    monkeypatch.setattr(sys, "dont_write_bytecode", kept_in is None)
+    monkeypatch.setattr(sys, "pycache_prefix", kept_in and str(tmp_path / kept_in))
+    async with ZygoteLauncher() as launcher:
+        assert await works(launcher)
+    assert not list(package.rglob("__pycache__"))
+    assert bool(list(tmp_path.rglob("process_guard*.pyc"))) == (kept_in is not None)
