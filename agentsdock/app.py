@@ -18,6 +18,7 @@ from agentsdock.backends.guarded_probe import GuardedProbe
 from agentsdock.backends.probing import Runtimes
 from agentsdock.backends.protocol import AttachedFile, Backend
 from agentsdock.backends.registry import make_backends
+from agentsdock.chats import manifests
 from agentsdock.chats.admission import Admission
 from agentsdock.chats.authority import FOLDER as AUTHORITY_FOLDER
 from agentsdock.chats.authority import Authorities
@@ -63,7 +64,7 @@ async def run(settings: Settings) -> None:
     stopping = trio.Event()
     listeners = await bind(settings)
     identity = identify(settings.state_dir)
-    authorities = _purged_authorities(settings, identity)
+    authorities, storage = _own_folders(settings, identity)
     async with (
         ZygoteLauncher(identity.server) as processes,
         open_store(settings.state_dir) as store,
@@ -75,6 +76,7 @@ async def run(settings: Settings) -> None:
             settings,
             identity,
             authorities,
+            storage,
             store,
             processes,
             house,
@@ -98,6 +100,7 @@ async def _open_house(
     settings: Settings,
     identity: Identity,
     authorities: Authorities,
+    storage: Storage,
     store: Store,
     processes: ZygoteLauncher,
     house: trio.Nursery,
@@ -108,7 +111,7 @@ async def _open_house(
     registry = Registry(store, feed)
     backends = make_backends(settings)
     runtimes = Runtimes(settings, backends, GuardedProbe(processes, settings.cwd))
-    library = Library(settings, store, registry, Storage.of(settings.state_dir), house)
+    library = Library(settings, store, registry, storage, house)
     launcher = Launcher(
         settings,
         store,
@@ -121,7 +124,12 @@ async def _open_house(
         authorities,
     )
     diffs = Diffs(settings, store, processes, identity.instance)
-    dispatcher = Dispatcher(registry, settings, runtimes, launcher, processes, diffs.of_run, house)
+    publishing = Publishing(store, registry, library, authorities, house)
+    await trio.to_thread.run_sync(manifests.purge, settings.state_dir)
+    manifest = functools.partial(manifests.Manifest, publishing, settings.state_dir)
+    dispatcher = Dispatcher(
+        registry, settings, runtimes, launcher, processes, diffs.of_run, manifest, house
+    )
     if store.set_aside is not None:
         log.error("damaged database set aside; begun anew", kept_as=store.set_aside.name)
     loaded = await store.load()
@@ -156,7 +164,7 @@ async def _open_house(
         forks=Forks(settings, store, registry, library, imports.has_transcript, house),
         imports=imports,
         library=library,
-        publishing=Publishing(store, registry, library, authorities, house),
+        publishing=publishing,
         searching=Searching(store, registry),
         runtimes=runtimes,
         feed=feed,
@@ -165,13 +173,15 @@ async def _open_house(
     )
 
 
-def _purged_authorities(settings: Settings, identity: Identity) -> Authorities:
+def _own_folders(settings: Settings, identity: Identity) -> tuple[Authorities, Storage]:
+    """What lies in folders of its own beside the database.  Raises SettingError."""
     authorities = Authorities(settings.state_dir / AUTHORITY_FOLDER, identity.server)
     try:
         authorities.purge()
+        return authorities, Storage.of(settings.state_dir)
     except OSError as error:
-        raise SettingError(f"cannot use {authorities.folder}: {error.strerror}") from error
-    return authorities
+        place = error.filename or settings.state_dir
+        raise SettingError(f"cannot use {place}: {error.strerror}") from error
 
 
 def _measure(

@@ -5,7 +5,6 @@ one run, from before its CLI starts until a stop is admitted or the run ends.  T
 a hash, in memory: nothing survives a restart.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ from contextlib import suppress
 
 from attrs import field, frozen
 
+from agentsdock.files.folders import open_private
 from agentsdock.logs import get_logger
 from agentsdock.model.errors import Forbidden
 
@@ -59,14 +59,8 @@ class Authorities:
         Raises OSError for a folder that is a link or somebody else's.
         """
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            self.folder.mkdir(mode=0o700)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        folder = os.open(self.folder, flags)
+        folder = open_private(self.folder)
         try:
-            if os.fstat(folder).st_uid != os.geteuid():
-                raise PermissionError(errno.EPERM, "not ours", str(self.folder))
-            os.fchmod(folder, 0o700)
             for name in os.listdir(folder):
                 with suppress(IsADirectoryError, PermissionError):
                     os.unlink(name, dir_fd=folder)

@@ -6,10 +6,11 @@ from contextlib import suppress
 import trio
 
 from agentsdock.backends.probing import Runtimes
+from agentsdock.chats.authority import Grant
 from agentsdock.chats.capsules import CapsuleKeeper, capsule_path
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.launching import Launch, Launcher
-from agentsdock.chats.live import LiveTurn, TurnDiffer, broken_ending
+from agentsdock.chats.live import LiveTurn, TurnDiffer, TurnManifest, broken_ending
 from agentsdock.chats.pressure import Slots
 from agentsdock.chats.recorder import TurnRecorder
 from agentsdock.chats.registry import Registry, encoded
@@ -50,15 +51,17 @@ class Dispatcher:
         launcher: Launcher,
         processes: ProcessLauncher,
         differ: Callable[[str], TurnDiffer],
+        manifest: Callable[[Grant], TurnManifest],
         nursery: trio.Nursery,
     ) -> None:
-        """``differ`` makes that of a run by its id."""
+        """``differ`` makes that of a run by its id, ``manifest`` that of a run's authority."""
         self._registry = registry
         self._settings = settings
         self._runtimes = runtimes
         self._launcher = launcher
         self._processes = processes
         self._differ = differ
+        self._manifest = manifest
         self._nursery = nursery
         self.drift = DriftRadar()
         self.capsules = CapsuleKeeper(settings, self._live_runs)
@@ -165,6 +168,7 @@ class Dispatcher:
             differ,
             launch.grant,
             self._launcher.authorities,
+            self._manifest(launch.grant),
             launch.version,
         )
 
@@ -228,9 +232,22 @@ class Dispatcher:
             if not self.closing.is_set() and not live.ending:
                 with suppress(OSError):  # Then the turn runs without.
                     authorities.grant(live.grant)
-            return await live.runner.run()
+                await live.manifest.prepare()
+            return await self._followed(live)
         finally:
             authorities.revoke(live.run.id)
+
+    async def _followed(self, live: LiveTurn) -> list[Draft]:
+        """Run the turn beside its manifest, whose files come before the turn's end."""
+        over = trio.Event()
+        drafts: list[Draft] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(live.manifest.follow, over)
+            try:
+                drafts = await live.runner.run()
+            finally:
+                over.set()
+        return drafts
 
     async def _finish(self, chat: Chat, live: LiveTurn, events: list[Encoded]) -> None:
         """Commit the final events, as often as it takes: a run without its end is a lie.

@@ -1,7 +1,9 @@
 """The files of chats: taken in, listed, given out, copied into forks, and cleared away."""
 
+import os
 import secrets
-from collections.abc import AsyncIterator, Sequence
+import urllib.parse
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import trio
@@ -15,7 +17,7 @@ from agentsdock.files import storage
 from agentsdock.files.names import clean_name, content_type_of
 from agentsdock.files.storage import NO_SPACE, Storage
 from agentsdock.logs import get_logger
-from agentsdock.model.errors import NotFound, TooLarge, Unavailable
+from agentsdock.model.errors import BadRequest, NotFound, TooLarge, Unavailable
 from agentsdock.model.events import Draft
 from agentsdock.model.files import FileRecord, ListedFile
 from agentsdock.model.times import iso_now
@@ -39,7 +41,7 @@ class Library:
         session_id: str,
         filename: str | None,
         declared: str | None,
-        data: AsyncIterator[bytes],
+        data: AsyncGenerator[bytes, None],
     ) -> dict[str, Any]:
         """The record of a new file; it is whole and durable, or there is none.
 
@@ -115,10 +117,11 @@ class Library:
 
     async def find_linked(self, session_id: str, target: str) -> FileRecord:
         self.registry.require(session_id)
-        found = await self.store.linked_file(session_id, target.removeprefix("file://"))
-        if found is None:
-            raise NotFound("this file is not registered in this chat")
-        return found.record
+        for name in link_targets(target):
+            found = await self.store.linked_file(session_id, name)
+            if found is not None:
+                return found.record
+        raise NotFound("this file is not registered in this chat")
 
     async def find_anywhere(self, file_id: str, session_id: str | None) -> FileRecord:
         owner = session_id or await self.store.owner_of(file_id)
@@ -127,8 +130,13 @@ class Library:
         return (await self.find(owner, file_id)).record
 
     async def attached(self, session_id: str, file_ids: Sequence[str]) -> tuple[AttachedFile, ...]:
-        """The files of a turn, as its CLI reads them.  Raises NotFound."""
+        """The files of a turn, as its CLI reads them.
+
+        Raises NotFound, also for one that is not on the disk any more.
+        """
         records = [(await self.find(session_id, file_id)).record for file_id in file_ids]
+        if records:
+            await trio.to_thread.run_sync(_require_on_disk, records)
         return tuple(AttachedFile(r.path, r.filename, r.content_type) for r in records)
 
     async def copy(self, record: dict[str, Any], session_id: str) -> FileRecord | None:
@@ -180,6 +188,23 @@ def copied(source: FileRecord, file_id: str, session_id: str, path: str, size: i
         forked_from_file_id=source.id,
         forked_from_session_id=source.session_id,
     )
+
+
+def link_targets(target: str) -> list[str]:
+    """What a link's target may mean.  Raises BadRequest for a file of another machine."""
+    if target[:7].lower() != "file://":
+        return [target]
+    host, slash, path = target[7:].partition("/")
+    if host.lower() not in ("", "localhost"):
+        raise BadRequest("the target must be a file of this machine")
+    # Some write paths into such links as they are.
+    return list(dict.fromkeys([urllib.parse.unquote(slash + path), slash + path]))
+
+
+def _require_on_disk(records: Sequence[FileRecord]) -> None:
+    for record in records:
+        if not os.path.isfile(record.path):
+            raise NotFound(f"the file {record.filename} ({record.id}) is not on the disk any more")
 
 
 def not_stored(error: OSError) -> Unavailable:

@@ -31,6 +31,22 @@ class TurnDiffer(Differ, Protocol):
         ...
 
 
+class TurnManifest(Protocol):
+    """Hands out the files that the CLI of one run lists.  Raises nothing but a cancellation."""
+
+    async def prepare(self) -> None:
+        """Make place for the list; before there is a process."""
+        ...
+
+    async def follow(self, over: trio.Event) -> None:
+        """Publish what is listed until the tree is gone, and then what is still listed."""
+        ...
+
+    def leave(self) -> None:
+        """Nothing is handed out any more."""
+        ...
+
+
 @define(eq=False)
 class LiveTurn:
     """From the claim of the run until its terminal event is durable (``ended``)."""
@@ -41,8 +57,11 @@ class LiveTurn:
     differ: TurnDiffer
     grant: Grant
     authorities: Authorities
+    manifest: TurnManifest
     version: str | None = None
     """The CLI's, as it was probed."""
+    handed_out: set[bytes] = field(factory=set)
+    """Marks of the files that it has published."""
     ended: trio.Event = field(factory=trio.Event)
     terminal: dict[str, Any] | None = None
     terminal_seq: int | None = None
@@ -54,12 +73,16 @@ class LiveTurn:
 
     def stop(self, reason: StopReason, **meta: str) -> None:
         """What the CLI may ask of the server ends before the CLI does."""
-        self.authorities.revoke(self.run.id)
+        self._withdraw()
         self.runner.stop(reason, **meta)
 
     def shut_down(self) -> None:
-        self.authorities.revoke(self.run.id)
+        self._withdraw()
         self.runner.shut_down()
+
+    def _withdraw(self) -> None:
+        self.authorities.revoke(self.run.id)
+        self.manifest.leave()
 
     @property
     def taken_up(self) -> bool:
@@ -114,6 +137,8 @@ class LiveTurn:
 
 def broken_ending(run: Run, error: Exception) -> list[Draft]:
     """The last events of a run whose own could not be made."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
     message = f"{type(error).__name__} in the server; the turn was ended."
     told = {
         "run_id": run.id,

@@ -6,7 +6,7 @@ A publication is whole or does not happen.  A repeat of the same one gets the fi
 import hashlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,6 +16,7 @@ from attrs import frozen
 
 from agentsdock.chats.authority import Authorities, Holder
 from agentsdock.chats.chat import Chat
+from agentsdock.chats.entries import Entry
 from agentsdock.chats.library import Library, not_stored
 from agentsdock.chats.registry import Registry
 from agentsdock.chats.tasks import hand_over
@@ -32,18 +33,21 @@ RECEIPT_SECONDS = 604_800.0
 
 
 @frozen
-class Entry:
-    """One file of a publication."""
-
-    path: str
-    title: str | None = None
-    text: str | None = None
-
-
-@frozen
 class Publication:
     publication_id: str
     entries: tuple[Entry, ...]
+
+
+@frozen
+class _Copy:
+    """A file that was copied; ``mark`` is a digest of what is told of it and of its bytes."""
+
+    entry: Entry
+    record: FileRecord
+    mark: bytes
+
+
+Commit = Callable[[Chat, Holder, str, Sequence[_Copy]], Awaitable[list[str]]]
 
 
 @frozen
@@ -70,50 +74,63 @@ class Publishing:
 
     async def _publish(self, holder: Holder, publication: Publication) -> dict[str, Any]:
         chat = self.registry.require(holder.session_id)
+        copies = await self._copies(chat, publication.entries)
+        ids = await self._keep(chat, holder, publication, copies, self._commit_once)
+        return await self._receipts(chat, holder, publication, ids)
+
+    async def publish_new(
+        self, holder: Holder, publication_id: str, entries: Sequence[Entry]
+    ) -> None:
+        """Publish those files that this turn has not handed out as they are now.
+
+        Can be cancelled until it begins to tell of them.  Raises as ``publish``.
+        """
+        chat = self.registry.require(holder.session_id)
+        copies = await self._copies(chat, entries)
+        publication = Publication(publication_id, tuple(entries))
+        await hand_over(
+            self.nursery, self._keep, chat, holder, publication, copies, self._commit_new
+        )
+
+    async def _copies(self, chat: Chat, entries: Sequence[Entry]) -> tuple[_Copy, ...]:
         with ExitStack() as opened:
-            sources = [self._open(chat, entry, opened) for entry in publication.entries]
+            sources = await trio.to_thread.run_sync(self._open_all, chat, entries, opened)
             total = sum(source.size for source in sources)
             if total > self.library.settings.max_upload_bytes:
                 raise TooLarge("the files of this publication are too large together")
-            copies, digest = await self._copy(chat, publication.entries, sources)
-        try:
-            ids = await self._commit(chat, holder, publication, copies, digest)
-        except StoreClosed:
-            raise  # It may be durable: the next start knows.
-        except Exception:
-            await self.library.clear([record.id for record in copies])
-            raise
-        return await self._receipts(chat, holder, publication, ids)
+            return await self._copy_all(chat, entries, sources)
 
-    def _open(self, chat: Chat, entry: Entry, opened: ExitStack) -> Source:
-        settings = self.library.settings
-        try:
-            source = open_source(entry.path, chat.session.cwd, settings.state_dir)
-        except NotPublishable as error:
-            raise Unprocessable(str(error), loc=("body", "files")) from error
-        opened.callback(source.close)
-        return source
+    def _open_all(self, chat: Chat, entries: Sequence[Entry], opened: ExitStack) -> list[Source]:
+        state_dir = self.library.settings.state_dir
+        sources = []
+        for entry in entries:
+            try:
+                source = open_source(entry.path, chat.session.cwd, state_dir)
+            except NotPublishable as error:
+                raise Unprocessable(str(error), loc=("body", "files")) from error
+            opened.callback(source.close)
+            sources.append(source)
+        return sources
 
-    async def _copy(
+    async def _copy_all(
         self, chat: Chat, entries: Sequence[Entry], sources: Sequence[Source]
-    ) -> tuple[list[FileRecord], str]:
-        """Copies of all files, and the digest of what is published."""
-        copies: list[FileRecord] = []
-        whole = hashlib.sha256()
+    ) -> tuple[_Copy, ...]:
+        copies: list[_Copy] = []
         try:
             for entry, source in zip(entries, sources, strict=True):
-                told = [entry.path, entry.title, entry.text, source.size]
-                whole.update(msgspec.json.encode(told))
-                copies.append(await self._copy_one(chat, entry, source, whole))
+                copies.append(await self._copy_one(chat, entry, source))
         except BaseException:
             with trio.CancelScope(shield=True):
-                await self.library.clear([record.id for record in copies])
+                await self._clear(copies)
             raise
-        return copies, whole.hexdigest()
+        return tuple(copies)
 
-    async def _copy_one(
-        self, chat: Chat, entry: Entry, source: Source, digest: "hashlib._Hash"
-    ) -> FileRecord:
+    async def _clear(self, copies: Sequence[_Copy]) -> None:
+        await self.library.clear([copy.record.id for copy in copies])
+
+    async def _copy_one(self, chat: Chat, entry: Entry, source: Source) -> _Copy:
+        told = [entry.path, entry.title, entry.text, source.size]
+        digest = hashlib.sha256(msgspec.json.encode(told))
         file_id = f"art_{secrets.token_hex(8)}"
         name = clean_name(source.name)
         storage = self.library.storage
@@ -127,7 +144,7 @@ class Publishing:
             ) from error
         except OSError as error:
             raise not_stored(error) from error
-        return FileRecord(
+        record = FileRecord(
             id=file_id,
             session_id=chat.id,
             kind="artifact",
@@ -140,52 +157,84 @@ class Publishing:
             text=entry.text,
             source_path=entry.path,
         )
+        return _Copy(entry, record, digest.digest())
 
-    async def _commit(
+    async def _keep(
         self,
         chat: Chat,
         holder: Holder,
         publication: Publication,
-        copies: list[FileRecord],
-        digest: str,
+        copies: Sequence[_Copy],
+        commit: Commit,
     ) -> list[str]:
-        """Tell of the files, or find that this was done before; the ids of the artifacts."""
-        scope, key = f"publish {chat.id}", publication.publication_id
-        async with chat.lock:
-            kept = await self.store.answer(scope, key)
-            if kept is not None:
-                if kept.request_hash != digest:
-                    raise Conflict("this publication_id was used for other files")
-                await self.library.clear([record.id for record in copies])
-                ids: list[str] = msgspec.json.decode(kept.body)
-                return ids
-            # From here to the append nothing else runs, so the artifact precedes the end.
-            live = chat.live
-            if live is None or not self.authorities.is_live(holder.run_id):
-                raise Conflict("no turn is running that could hand out files")
-            told = {"run_id": holder.run_id, "publication_id": key, "publication_digest": digest}
-            drafts = [
-                Draft(
-                    "artifact_created",
-                    {
-                        **told,
-                        "artifact": record.public(),
-                        "publication_index": number,
-                        "publication_count": len(copies),
-                        **live.run.meta,
-                    },
-                )
-                for number, record in enumerate(copies)
-            ]
-            ids = [record.id for record in copies]
-            body = msgspec.json.encode(ids)
-            expires = time.time() + RECEIPT_SECONDS
-            changes: list[Change] = [
-                *(PutFile(record, number) for number, record in enumerate(copies)),
-                KeepAnswer(scope, key, digest, 200, body, expires),
-            ]
-            await self.registry.write(chat, drafts, changes)
+        """Tell of the files under the chat's lock; no copy is left if that fails."""
+        try:
+            async with chat.lock:
+                return await commit(chat, holder, publication.publication_id, copies)
+        except StoreClosed:
+            raise  # It may be durable: the next start knows.
+        except Exception:
+            await self._clear(copies)
+            raise
+
+    async def _commit_once(
+        self, chat: Chat, holder: Holder, key: str, copies: Sequence[_Copy]
+    ) -> list[str]:
+        """The ids of the artifacts: told now, or when this was published before."""
+        scope, digest = f"publish {chat.id}", _digest(copies)
+        kept = await self.store.answer(scope, key)
+        if kept is not None:
+            if kept.request_hash != digest:
+                raise Conflict("this publication_id was used for other files")
+            await self._clear(copies)
+            ids: list[str] = msgspec.json.decode(kept.body)
+            return ids
+        ids = [copy.record.id for copy in copies]
+        expires = time.time() + RECEIPT_SECONDS
+        answer = KeepAnswer(scope, key, digest, 200, msgspec.json.encode(ids), expires)
+        await self._tell(chat, holder, key, copies, [answer])
         return ids
+
+    async def _commit_new(
+        self, chat: Chat, holder: Holder, key: str, copies: Sequence[_Copy]
+    ) -> list[str]:
+        known = chat.live.handed_out if chat.live is not None else frozenset()
+        await self._clear([copy for copy in copies if copy.mark in known])
+        new = [copy for copy in copies if copy.mark not in known]
+        if new:
+            await self._tell(chat, holder, key, new, [])
+        return [copy.record.id for copy in new]
+
+    async def _tell(
+        self,
+        chat: Chat,
+        holder: Holder,
+        key: str,
+        copies: Sequence[_Copy],
+        changes: Sequence[Change],
+    ) -> None:
+        # From here to the append nothing else runs, so the artifact precedes the end.
+        live = chat.live
+        if live is None or not self.authorities.is_live(holder.run_id):
+            raise Conflict("no turn is running that could hand out files")
+        drafts = [
+            Draft(
+                "artifact_created",
+                {
+                    "run_id": holder.run_id,
+                    "publication_id": key,
+                    "publication_digest": _digest(copies),
+                    "artifact": copy.record.public(),
+                    "publication_index": number,
+                    "publication_count": len(copies),
+                    **live.run.meta,
+                },
+            )
+            for number, copy in enumerate(copies)
+        ]
+        files = [PutFile(copy.record, number) for number, copy in enumerate(copies)]
+        await self.registry.write(chat, drafts, [*files, *changes])
+        live.handed_out.update(copy.mark for copy in copies)
 
     async def _receipts(
         self, chat: Chat, holder: Holder, publication: Publication, ids: Sequence[str]
@@ -212,3 +261,7 @@ class Publishing:
             "run_id": holder.run_id,
             "receipts": receipts,
         }
+
+
+def _digest(copies: Sequence[_Copy]) -> str:
+    return hashlib.sha256(b"".join(copy.mark for copy in copies)).hexdigest()

@@ -15,6 +15,7 @@ import urllib.parse
 from typing import Any, NoReturn
 
 MAX_AUTHORITY_BYTES = 64 * 1024
+MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 TIMEOUT_SECONDS = 300
 
@@ -26,6 +27,8 @@ def main() -> int:
     chat = options.chat_id or authority["source_session_id"]
     entries = [{"path": os.path.abspath(path)} for path in options.files]
     entries += [_entry(text) for text in options.entry_json]
+    if options.manifest is not None:
+        entries += _listed(options.manifest)
     if not entries:
         _fail("name at least one file")
     publication = options.publication_id or _publication_id(authority, entries)
@@ -43,6 +46,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--chat-id", metavar="ID")
     parser.add_argument("--publication-id", metavar="ID", help="to repeat a publication safely")
     parser.add_argument("--entry-json", action="append", default=[], metavar="JSON")
+    parser.add_argument("--manifest", metavar="PATH", help='also those of a {"files": [...]}')
     parser.add_argument("files", nargs="*", metavar="FILE")
     return parser.parse_args()
 
@@ -55,6 +59,17 @@ def _entry(text: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
         _fail("--entry-json must be an object")
     return entry
+
+
+def _listed(path: str) -> list[dict[str, Any]]:
+    try:
+        with open(path, "rb") as file:
+            files = json.loads(file.read(MAX_MANIFEST_BYTES))["files"]
+        return [{"path": one} if isinstance(one, str) else dict(one) for one in files]
+    except OSError as error:
+        _fail(f"the manifest cannot be read: {error.strerror}")
+    except (ValueError, KeyError, TypeError):
+        _fail('the manifest must be {"files": [...]}, of paths or objects')
 
 
 def _publication_id(authority: dict[str, Any], entries: list[dict[str, Any]]) -> str:

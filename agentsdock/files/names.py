@@ -1,12 +1,15 @@
 """Names of files: for people, for the disk, and for HTTP headers.  Pure."""
 
 import pathlib
+import re
 import unicodedata
 import urllib.parse
 
 MAX_NAME_BYTES = 200
 MAX_EXTENSION_BYTES = 24
 FALLBACK = "file"
+_UNSEEN = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""Marks that show nothing by themselves."""
 
 _TYPES = {
     "csv": "text/csv",
@@ -41,12 +44,12 @@ UNKNOWN_TYPE = "application/octet-stream"
 def clean_name(given: str | None) -> str:
     """A name without folders, control or direction marks, of at most MAX_NAME_BYTES in UTF-8.
 
-    Letters and digits of any script, ``- _ .`` and spaces stay, the rest becomes ``_``; a long
-    name keeps its extension.  Spellings that look the same are the same.
+    Letters and digits of any script with their marks, ``- _ .`` and spaces stay, the rest
+    becomes ``_``; a long name keeps its extension.  Spellings that look the same are the same.
     """
     text = (given or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = unicodedata.normalize("NFC", text).replace("\\", "/").rpartition("/")[2]
-    kept = "".join(c if c.isalnum() or c in "-_. " else "_" for c in text).strip(" .")
+    kept = "".join(c if _stays(c) else "_" for c in text).strip(" .")
     if not kept.strip("_"):
         return FALLBACK
     stem, dot, extension = kept.rpartition(".")
@@ -54,6 +57,11 @@ def clean_name(given: str | None) -> str:
         return _cut(kept, MAX_NAME_BYTES)
     room = MAX_NAME_BYTES - len(extension.encode()) - 1
     return f"{_cut(stem, room).rstrip(' .') or FALLBACK}.{extension}"
+
+
+def _stays(char: str) -> bool:
+    is_mark = unicodedata.category(char).startswith("M") and not _UNSEEN.match(char)
+    return char.isalnum() or is_mark or char in "-_. "
 
 
 def _cut(text: str, limit: int) -> str:

@@ -1,10 +1,11 @@
 """Files of a workspace that an agent hands out, opened so that no link leads elsewhere."""
 
+import errno
 import hashlib
 import os
 import pathlib
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import trio
 from attrs import frozen
@@ -34,7 +35,7 @@ class Source:
 
 
 def open_source(path: str, work_folder: str, private: pathlib.Path) -> Source:
-    """Open a plain file without following a link in any part of its path.
+    """Open a plain file without following a link in any part of its path.  Blocking.
 
     Below the work folder only what the agent can have made is looked at; the way to that
     folder is the operator's.  Raises NotPublishable.
@@ -42,9 +43,11 @@ def open_source(path: str, work_folder: str, private: pathlib.Path) -> Source:
     pure = pathlib.PurePath(path)
     if not pure.is_absolute() or ".." in pure.parts:
         raise NotPublishable(f"{path} is not an absolute path")
+    base, parts = _split(pure, work_folder)
+    if not parts:
+        raise NotPublishable(f"{path} is a folder")
     try:
-        base, parts = _split(pure, work_folder)
-        descriptor = _walk(base, parts)
+        descriptor = open_below(base, parts)
     except OSError as error:
         raise NotPublishable(f"{path} cannot be opened: {error.strerror}") from error
     try:
@@ -54,15 +57,12 @@ def open_source(path: str, work_folder: str, private: pathlib.Path) -> Source:
         raise
 
 
-def _split(path: pathlib.PurePath, work_folder: str) -> tuple[str, tuple[str, ...]]:
-    if path.is_relative_to(work_folder):
-        return os.path.realpath(work_folder), path.relative_to(work_folder).parts
-    return path.anchor, path.parts[1:]
+def open_below(base: str, parts: tuple[str, ...]) -> int:
+    """Open a plain file at a path below a folder, following no link.
 
-
-def _walk(base: str, parts: tuple[str, ...]) -> int:
-    if not parts:
-        raise NotPublishable(f"{base} is a folder")
+    What is no plain file is looked at and not opened: opening alone does something to a device.
+    Raises OSError.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     folder = os.open(base, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
@@ -70,9 +70,18 @@ def _walk(base: str, parts: tuple[str, ...]) -> int:
             inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=folder)
             os.close(folder)
             folder = inner
+        found = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file")
         return os.open(parts[-1], flags, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def _split(path: pathlib.PurePath, work_folder: str) -> tuple[str, tuple[str, ...]]:
+    if path.is_relative_to(work_folder):
+        return os.path.realpath(work_folder), path.relative_to(work_folder).parts
+    return path.anchor, path.parts[1:]
 
 
 def _checked(path: str, descriptor: int, private: pathlib.Path) -> Source:
@@ -94,7 +103,7 @@ def _opened_path(path: str, descriptor: int) -> str:
         return os.path.realpath(path)
 
 
-async def read_source(source: Source, digest: "hashlib._Hash") -> AsyncIterator[bytes]:
+async def read_source(source: Source, digest: "hashlib._Hash") -> AsyncGenerator[bytes, None]:
     """Its bytes, also taken into ``digest``.  Raises NotPublishable if it changes meanwhile."""
     at = 0
     while piece := await trio.to_thread.run_sync(os.pread, source.descriptor, READ_BYTES, at):

@@ -5,20 +5,25 @@ client went away, is removed at once or at the next start.
 """
 
 import errno
+import fcntl
 import os
 import pathlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import BinaryIO
 
 import trio
 from attrs import frozen
 
+from agentsdock.files.folders import open_private, sync_folder
 from agentsdock.files.ranges import Span
 
 FOLDER = "files"
 WRITE_BYTES = 1024 * 1024
 READ_BYTES = 256 * 1024
+_FICLONE = 0x40049409
+"""Of Linux; elsewhere it is an unknown request and fails."""
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -32,34 +37,41 @@ class Storage:
 
     @classmethod
     def of(cls, state_dir: pathlib.Path) -> "Storage":
-        return cls(state_dir / FOLDER)
+        """Raises OSError for a folder that is a link or somebody else's."""
+        root = state_dir / FOLDER
+        os.close(open_private(root))
+        sync_folder(state_dir)
+        return cls(root)
 
     async def write(
-        self, file_id: str, name: str, chunks: AsyncIterator[bytes], limit: int
+        self, file_id: str, name: str, chunks: AsyncGenerator[bytes, None], limit: int
     ) -> tuple[pathlib.Path, int]:
         """Write a new file to its end and to the disk; where it is, and its size.
 
         Leaves nothing when it fails.  Raises TooLarge and OSError, and what ``chunks`` raises.
         """
+        return await self._make(file_id, name, lambda file: _pour(chunks, file, limit))
+
+    async def clone(self, source: str, file_id: str) -> tuple[pathlib.Path, int]:
+        """An independent copy of a stored file, likewise.  Raises OSError."""
+        original = await trio.to_thread.run_sync(_open, source)
+        try:
+            name = pathlib.Path(source).name
+            return await self._make(file_id, name, lambda file: _copy(original, file))
+        finally:
+            os.close(original)
+
+    async def _make(
+        self, file_id: str, name: str, fill: Callable[[BinaryIO], Awaitable[int]]
+    ) -> tuple[pathlib.Path, int]:
         path = self.root / file_id / name
         try:
             file = await trio.to_thread.run_sync(_create, path)
             try:
-                size = await _pour(chunks, file, limit)
+                size = await fill(file)
                 await trio.to_thread.run_sync(_finish, file, path)
             finally:
                 file.close()
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                await self.remove(file_id)
-            raise
-        return path, size
-
-    async def clone(self, source: str, file_id: str) -> tuple[pathlib.Path, int]:
-        """An independent copy of a stored file.  Raises OSError."""
-        path = self.root / file_id / pathlib.Path(source).name
-        try:
-            size = await trio.to_thread.run_sync(_clone, source, path)
         except BaseException:
             with trio.CancelScope(shield=True):
                 await self.remove(file_id)
@@ -78,21 +90,25 @@ class Storage:
             return []
 
 
-async def read(path: str, span: Span) -> AsyncIterator[bytes]:
+async def read(path: str, span: Span) -> AsyncGenerator[bytes, None]:
     """The bytes of a span, in pieces.  Raises OSError."""
     file = await trio.to_thread.run_sync(_open, path)
     try:
-        at = span.first
-        while at < span.end:
-            piece = await trio.to_thread.run_sync(
-                os.pread, file, min(READ_BYTES, span.end - at), at
-            )
-            if not piece:
-                raise OSError(f"{path} is shorter than it was")
-            at += len(piece)
-            yield piece
+        async with aclosing(_pieces(file, span)) as pieces:
+            async for piece in pieces:
+                yield piece
     finally:
         os.close(file)
+
+
+async def _pieces(file: int, span: Span) -> AsyncGenerator[bytes, None]:
+    at = span.first
+    while at < span.end:
+        piece = await trio.to_thread.run_sync(os.pread, file, min(READ_BYTES, span.end - at), at)
+        if not piece:
+            raise OSError("the file is shorter than it was")
+        at += len(piece)
+        yield piece
 
 
 async def size_of(path: str) -> int:
@@ -105,23 +121,23 @@ def _open(path: str) -> int:
 
 
 def _create(path: pathlib.Path) -> BinaryIO:
-    path.parent.parent.mkdir(mode=0o700, exist_ok=True)
     path.parent.mkdir(mode=0o700)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     return open(os.open(path, flags, 0o600), "wb", buffering=0)
 
 
-async def _pour(chunks: AsyncIterator[bytes], file: BinaryIO, limit: int) -> int:
+async def _pour(chunks: AsyncGenerator[bytes, None], file: BinaryIO, limit: int) -> int:
     size = 0
     waiting = bytearray()
-    async for chunk in chunks:
-        size += len(chunk)
-        if size > limit:
-            raise TooLarge
-        waiting += chunk
-        if len(waiting) >= WRITE_BYTES:
-            await trio.to_thread.run_sync(_write, file, bytes(waiting))
-            waiting.clear()
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > limit:
+                raise TooLarge
+            waiting += chunk
+            if len(waiting) >= WRITE_BYTES:
+                await trio.to_thread.run_sync(_write, file, bytes(waiting))
+                waiting.clear()
     await trio.to_thread.run_sync(_write, file, bytes(waiting))
     return size
 
@@ -134,19 +150,24 @@ def _write(file: BinaryIO, data: bytes) -> None:
 
 def _finish(file: BinaryIO, path: pathlib.Path) -> None:
     os.fsync(file.fileno())
-    for folder in (path.parent, path.parent.parent):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sync_folder(path.parent)
+    sync_folder(path.parent.parent)
 
 
-def _clone(source: str, path: pathlib.Path) -> int:
-    with open(_open(source), "rb") as original, _create(path) as copy:
-        shutil.copyfileobj(original, copy, WRITE_BYTES)
-        _finish(copy, path)
-        return os.fstat(copy.fileno()).st_size
+async def _copy(original: int, file: BinaryIO) -> int:
+    size = os.fstat(original).st_size
+    if not await trio.to_thread.run_sync(_share, original, file):
+        await _pour(_pieces(original, Span(0, size)), file, size)
+    return size
+
+
+def _share(original: int, file: BinaryIO) -> bool:
+    """Let both files have the same blocks until one is written to; whether that can be done."""
+    try:
+        fcntl.ioctl(file.fileno(), _FICLONE, original)
+    except OSError:
+        return False
+    return True
 
 
 def _remove(folder: pathlib.Path) -> None:

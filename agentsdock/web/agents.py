@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from quart import Blueprint, request
 
-from agentsdock.chats.publishing import Entry, Publication
+from agentsdock.chats.entries import MAX_FILES, read_entries
+from agentsdock.chats.publishing import Publication
 from agentsdock.model.errors import Forbidden
 from agentsdock.web.errors import Answer, answer
 from agentsdock.web.parsing import Body, received, refused
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from agentsdock.chats.dock import Dock
 
 CAPABILITY_HEADERS = ("X-AgentsDock-Provider-Capability", "X-AgentsDock-Cross-Chat-Capability")
-MAX_FILES = 64
-MAX_PATH_CHARS = 4096
-MAX_TITLE_CHARS = 1000
-MAX_TEXT_CHARS = 12_000
 _PUBLICATION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
@@ -27,28 +24,7 @@ def read_publication(body: Body) -> Publication:
     if publication_id is None or not _PUBLICATION_ID.fullmatch(publication_id):
         raise refused("publication_id", "1 to 128 letters, digits and . _ : -")
     items = body.items("files", list[str | dict[str, Any]], MAX_FILES)
-    entries = tuple(_entry(item) for item in items)
-    if not entries:
-        raise refused("files", "at least one file")
-    if len({entry.path for entry in entries}) != len(entries):
-        raise refused("files", "each path once")
-    return Publication(publication_id, entries)
-
-
-def _entry(item: str | dict[str, Any]) -> Entry:
-    fields = {"path": item} if isinstance(item, str) else item
-    if set(fields) - {"path", "title", "text"}:
-        raise refused("files", "only path, title and text")
-    limits = {"path": MAX_PATH_CHARS, "title": MAX_TITLE_CHARS, "text": MAX_TEXT_CHARS}
-    for name, value in fields.items():
-        if name != "path" and value is None:
-            continue
-        if not isinstance(value, str) or len(value) > limits[name] or "\0" in value:
-            raise refused("files", f"{name}: a text of at most {limits[name]} characters")
-    path = fields.get("path")
-    if not path or not path.startswith("/"):
-        raise refused("files", "absolute paths")
-    return Entry(path, fields.get("title"), fields.get("text"))
+    return Publication(publication_id, read_entries(items))
 
 
 def require_loopback() -> None:

@@ -12,7 +12,7 @@ from agentsdock.model.errors import BadRequest, NotFound
 from agentsdock.model.files import FileRecord
 from agentsdock.web.errors import Answer, answer, envelope
 from agentsdock.web.parsing import Query, limit_of
-from agentsdock.web.uploads import ClientLeft, current_form, discard
+from agentsdock.web.uploads import ClientLeft, current_form
 
 if TYPE_CHECKING:
     from agentsdock.chats.dock import Dock
@@ -29,14 +29,14 @@ def blueprint(dock: "Dock") -> Blueprint:
 
     @files.post("/api/sessions/<session_id>/files")
     async def upload(session_id: str) -> Answer:
-        form, receive = current_form()
+        form = current_form()
         try:
             part = await form.part()
             record = await library.upload(session_id, part.filename, part.content_type, part.data)
         except ClientLeft:
             return answer({"detail": "the client left"}, 400)
         except BaseException:
-            await discard(receive)
+            await form.discard()
             raise
         return answer({"file": record})
 
@@ -83,7 +83,9 @@ async def send(record: FileRecord) -> Response | Answer:
         raise NotFound("file not found") from error
     headers = _headers(record)
     try:
-        span = wanted_span(request.headers.get("range"), size)
+        # A part is something that only GET can ask for.
+        asked = request.headers.get("range") if request.method == "GET" else None
+        span = wanted_span(asked, size)
     except NotSatisfiable:
         refusal, _, plain = envelope(BadRequest("the range lies behind the end of the file"))
         return refusal, 416, {**plain, "content-range": f"bytes */{size}"}

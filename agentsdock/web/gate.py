@@ -20,12 +20,13 @@ from agentsdock.model.errors import (
     DockError,
     Forbidden,
     NotFound,
+    TooLarge,
     Unauthorized,
     WrongMediaType,
 )
 from agentsdock.web.auth import is_authorized, needs_token
 from agentsdock.web.errors import MAX_BODY_BYTES, body_too_large, envelope
-from agentsdock.web.uploads import EXTENSION
+from agentsdock.web.uploads import EXTENSION, MAX_HELD_BYTES
 
 BODY_SECONDS = 60.0
 """How long a client may take to send a body."""
@@ -41,11 +42,12 @@ Send = Callable[[Any], Awaitable[None]]
 
 @frozen
 class Policy:
-    """Who may knock.  Names and origins are lower case."""
+    """Who may knock, and with how much.  Names and origins are lower case."""
 
     token: bytes | None
     hosts: frozenset[str]
     origins: frozenset[str]
+    max_upload_bytes: int
 
     @classmethod
     def of(cls, settings: Settings) -> "Policy":
@@ -53,6 +55,7 @@ class Policy:
             settings.token.encode() if settings.token else None,
             frozenset(name.lower() for name in ("localhost", *settings.allowed_hosts)),
             frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins),
+            settings.max_upload_bytes,
         )
 
 
@@ -97,7 +100,7 @@ def check(scope: Any, policy: Policy) -> None:
     if policy.token and needs_token(scope["path"]) and not is_authorized(scope, policy.token):
         raise Unauthorized("unauthorized")
     if scope["type"] == "http":
-        _check_body(scope)
+        _check_body(scope, policy)
 
 
 def _values(scope: Any, name: bytes) -> list[str]:
@@ -158,11 +161,13 @@ def _is_upload(scope: Any) -> bool:
     )
 
 
-def _check_body(scope: Any) -> None:
+def _check_body(scope: Any, policy: Policy) -> None:
+    lengths = _values(scope, b"content-length")
     if _is_upload(scope):
+        if lengths and int(lengths[0]) > policy.max_upload_bytes + MAX_HELD_BYTES:
+            raise TooLarge(f"a file may have {policy.max_upload_bytes} bytes at most")
         return
     types = _values(scope, b"content-type")
-    lengths = _values(scope, b"content-length")
     has_body = bool(_values(scope, b"transfer-encoding")) or lengths not in ([], ["0"])
     is_json = [kind.partition(";")[0].strip().lower() for kind in types] == ["application/json"]
     if scope["method"] not in _SAFE_METHODS and not is_json and (has_body or types):

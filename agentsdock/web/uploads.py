@@ -1,6 +1,6 @@
 """One file out of a multipart body, piece by piece as the client sends it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import trio
@@ -17,7 +17,11 @@ FIELD = "file"
 MAX_HELD_BYTES = 1024 * 1024
 """What may wait to be understood: the heads of the form, and the piece in hand."""
 STALL_SECONDS = 60.0
+"""What a client may be behind the slowest pace that is borne."""
+SLOWEST_BYTES = 1024
+"""Of one second."""
 DISCARD_SECONDS = 5.0
+DISCARD_BYTES = 64 * 1024 * 1024
 EXTENSION = "agentsdock.receive"
 """Where the gate leaves the way to the body, in the scope's extensions."""
 
@@ -38,7 +42,7 @@ class Part:
 
     filename: str | None
     content_type: str | None
-    data: AsyncIterator[bytes]
+    data: AsyncGenerator[bytes, None]
 
 
 class Form:
@@ -51,6 +55,7 @@ class Form:
         self._receive = receive
         self._decoder = MultipartDecoder(boundary, MAX_HELD_BYTES, max_parts=1)
         self._done = False
+        self._patience = STALL_SECONDS
 
     async def part(self) -> Part:
         event = await self._next()
@@ -60,7 +65,7 @@ class Form:
             raise _refused(f"the form must hold one file, named {FIELD!r}")
         return Part(event.filename, _type_of(event.headers), self._data())
 
-    async def _data(self) -> AsyncIterator[bytes]:
+    async def _data(self) -> AsyncGenerator[bytes, None]:
         while True:
             event = await self._next()
             if not isinstance(event, Data):
@@ -70,6 +75,15 @@ class Form:
                 break
         if not isinstance(await self._next(), Epilogue):
             raise _refused("the form holds more than one file")
+
+    async def discard(self) -> None:
+        """Take what a refused client still sends, for a moment, so that it gets to read why."""
+        left = DISCARD_BYTES
+        with trio.move_on_after(DISCARD_SECONDS):
+            while left > 0 and not self._done:
+                message = await self._receive()
+                self._done = not message.get("more_body")
+                left -= len(message.get("body", b""))
 
     async def _next(self) -> Any:
         try:
@@ -84,30 +98,29 @@ class Form:
         return event
 
     async def _feed(self) -> None:
-        data, more = await _more(self._receive)
+        data, more = await self._more()
         self._decoder.receive_data(data)
         if not more:
             self._done = True
             self._decoder.receive_data(None)
 
+    async def _more(self) -> tuple[bytes, bool]:
+        """The next piece.  Only what is spent waiting for the client counts."""
+        began = trio.current_time()
+        with trio.move_on_after(self._patience):
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise ClientLeft
+            data = message.get("body", b"")
+            left = self._patience - (trio.current_time() - began) + len(data) / SLOWEST_BYTES
+            self._patience = min(left, STALL_SECONDS)
+            return data, bool(message.get("more_body"))
+        raise UploadStalled(
+            f"the file came {STALL_SECONDS:g} seconds slower than {SLOWEST_BYTES} bytes a second"
+        )
 
-async def _more(receive: Receive) -> tuple[bytes, bool]:
-    with trio.move_on_after(STALL_SECONDS):
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ClientLeft
-        return message.get("body", b""), bool(message.get("more_body"))
-    raise UploadStalled(f"nothing of the file arrived for {STALL_SECONDS:g} seconds")
 
-
-async def discard(receive: Receive) -> None:
-    """Take what a refused client still sends, for a moment, so that it gets to read why."""
-    with trio.move_on_after(DISCARD_SECONDS):
-        while (await receive()).get("more_body"):
-            pass
-
-
-def current_form() -> tuple[Form, Receive]:
+def current_form() -> Form:
     """The form of the current request, which the gate has let through unread."""
     extensions: dict[str, Any] = dict(request.scope.get("extensions") or {})
     if EXTENSION not in extensions:
@@ -117,7 +130,7 @@ def current_form() -> tuple[Form, Receive]:
     boundary = options.get("boundary", "")
     if not boundary or len(boundary) > 200 or not boundary.isascii():
         raise BadRequest("the multipart form names no boundary")
-    return Form(receive, boundary.encode("ascii")), receive
+    return Form(receive, boundary.encode("ascii"))
 
 
 def _type_of(headers: Headers) -> str | None:

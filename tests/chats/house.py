@@ -103,6 +103,17 @@ class StubRuntimes:
         self.told.append(("failure", auth_suspect))
 
 
+class NoManifest:
+    async def prepare(self):
+        await trio.lowlevel.checkpoint()
+
+    async def follow(self, over):
+        await over.wait()
+
+    def leave(self):
+        pass
+
+
 class FullDisk:
     """While ``full``, a store refuses every write."""
 
@@ -156,7 +167,14 @@ class House:
             self.authorities,
         )
         self.dispatcher = Dispatcher(
-            self.registry, settings, runtimes, launching, launcher, self._differ, nursery
+            self.registry,
+            settings,
+            runtimes,
+            launching,
+            launcher,
+            self._differ,
+            lambda grant: NoManifest(),
+            nursery,
         )
         self.drainer = Drainer(self.registry, settings, self.dispatcher, nursery)
         self.stopper = Stopper(self.registry, self.dispatcher, nursery)

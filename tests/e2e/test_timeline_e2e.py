@@ -1,8 +1,8 @@
 """A chat read by its landmarks, from a real server."""
 
 
-async def played(house, *prompts):
-    chat = await house.chat()
+async def played(house, *prompts, chat=None):
+    chat = chat or await house.chat()
     runs = []
     for prompt in prompts:
         run = await house.turn(chat, prompt)

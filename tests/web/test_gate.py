@@ -203,3 +203,14 @@ def test_without_a_configured_token_the_api_is_open():
 
 def test_the_liveness_probe_needs_no_token():
     assert status(scope("/healthz"), token=TOKEN) == 200
+
+
+@pytest.mark.parametrize(("length", "expected"), [(1000, 200), (2_000_000, 413), (10**15, 413)])
+def test_an_upload_that_cannot_fit_is_refused_on_sight(length, expected):
+    made = scope(
+        f"/api/sessions/{CHAT}/files",
+        "POST",
+        content_type="multipart/form-data; boundary=x",
+        content_length=str(length),
+    )
+    assert status(made, max_upload_bytes=500_000) == expected
