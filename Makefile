@@ -31,6 +31,8 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy packaging/*.py
+	$(BIN)/shellcheck *.sh
 	$(BIN)/lint-imports
 
 chaos: $(VENV)/.dev
