@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 
-STUB = pathlib.Path(os.environ["STUB"])
-UNIT = pathlib.Path(os.environ["HOME"], ".config/systemd/user/agentsdock.service")
+STUB = pathlib.Path(os.environ.get("STUB", "."))
+UNIT = pathlib.Path.home() / ".config/systemd/user/agentsdock.service"
 PID = STUB / "pid"
 
 
