@@ -16,6 +16,7 @@ COMMANDS = {
     "turn": "agentsdock.cli.turn:turn",
     "stop": "agentsdock.cli.stop:stop",
     "queue": "agentsdock.cli.queue:queue",
+    "files": "agentsdock.cli.files:files",
     "sessions": "agentsdock.cli.sessions:sessions",
     "search": "agentsdock.cli.search:search",
     "replay": "agentsdock.cli.replay:replay",

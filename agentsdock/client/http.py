@@ -4,11 +4,12 @@ It knows the wire and nothing of the server.  Every failure is one :class:`ApiEr
 """
 
 import contextlib
+import pathlib
 import secrets
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import httpx
 import trio
@@ -16,6 +17,7 @@ from attrs import frozen
 
 from agentsdock.client.errors import ApiError, refusal, unreachable
 from agentsdock.client.events import EventStream, pump
+from agentsdock.client.files import UPLOAD_TIMEOUT, Download, Progress, Upload
 
 Json = dict[str, Any]
 
@@ -195,6 +197,42 @@ class Client:
         """Hits in one chat, or the newest of each chat; ``complete`` unless some may lack yet."""
         path = "/api/search" if session_id is None else f"{_path(session_id)}/search"
         return await self._call("GET", path, params={"q": query, "limit": str(limit)})
+
+    async def files(self, session_id: str) -> list[Json]:
+        """The files of a chat, the newest first."""
+        found: list[Json] = (await self._call("GET", f"{_path(session_id)}/files"))["files"]
+        return found
+
+    async def upload(
+        self, session_id: str, file: BinaryIO, name: str, *, progress: Progress = lambda _: None
+    ) -> Json:
+        """Send an open file from its beginning; its record."""
+        form = Upload.of(file, name)
+        reply = await self._answer(
+            "POST",
+            f"{_path(session_id)}/files",
+            content=form.body(progress),
+            headers=form.headers,
+            timeout=UPLOAD_TIMEOUT,
+        )
+        record: Json = reply.json()["file"]
+        return record
+
+    async def download(
+        self,
+        session_id: str,
+        file_id: str,
+        target: pathlib.Path,
+        *,
+        overwrite: bool = False,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        """Fetch a file; broken connections, and calls, go on where they broke.
+
+        Raises ApiError and OSError: FileExistsError unless it may overwrite the target.
+        """
+        path = f"{_path(session_id)}/files/{urllib.parse.quote(file_id, safe='')}"
+        await Download(self._http, path, target, file_id, overwrite, progress).run()
 
     @contextlib.asynccontextmanager
     async def events(

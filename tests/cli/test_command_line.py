@@ -60,7 +60,13 @@ def test_help_imports_neither_server_nor_client(args):
 
 @pytest.mark.parametrize(
     "args",
-    [["sessions"], ["stop", "sess_0"], ["turn", "hello"], ["queue", "list", "sess_0"]],
+    [
+        ["sessions"],
+        ["stop", "sess_0"],
+        ["turn", "hello"],
+        ["queue", "list", "sess_0"],
+        ["files", "list", "sess_0"],
+    ],
     ids=lambda args: args[0],
 )
 def test_client_commands_never_import_the_server(args, tmp_path):

@@ -181,3 +181,19 @@ def started(before, environment):
             yield evolve(before, process=process)
         finally:
             process.kill()
+
+
+async def test_an_upload_without_space_is_told_and_leaves_nothing(house, disk):
+    chat = await house.chat()
+    files = house.server.state_dir / "files"
+    path = f"/api/sessions/{chat}/files"
+    disk.fill(house.server)
+    for size in (1, 20_000_000):
+        answer = await house.http.post(path, files={"file": ("a.bin", bytes(size))})
+        assert (answer.status_code, answer.json()["detail"]["code"]) == (503, "storage_full")
+        assert list(files.iterdir()) == []
+    disk.free(house.server)
+    answer = await house.http.post(path, files={"file": ("a.bin", b"x")})
+    assert answer.status_code == 200
+    [listed] = (await house.http.get(path)).json()["files"]
+    assert listed["id"] == answer.json()["file"]["id"]
