@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from agentsdock.chats import memory
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.library import Library
+from agentsdock.chats.ordering import Ordering
 from agentsdock.chats.registry import Registry, encoded
 from agentsdock.chats.tasks import hand_over
 from agentsdock.config import Settings
@@ -35,9 +36,14 @@ from agentsdock.store.protocol import (
 )
 from agentsdock.timeline.copying import TimelineCopy, file_of
 
+GIVE_UP_SECONDS = 10.0
+"""What is left by then is removed at the next start."""
 COPY_ROWS = 200
 COPY_BYTES = 1024 * 1024
 """Of one unit: other chats' commits come between."""
+
+Copies = dict[str, dict[str, Any] | None]
+"""What became of the parent's files, by their ids; None where one could not be copied."""
 
 log = get_logger()
 
@@ -64,11 +70,12 @@ class Forks:
             session = await self._session(parent, title)
         child = Chat(session)
         self.registry.add(child)
+        files: Copies = {}
         try:
-            copied = await self._copy(parent, child, last)
+            copied = await self._copy(parent, child, last, files)
         except BaseException:
-            with trio.CancelScope(shield=True):
-                await self._give_up(child)
+            with trio.move_on_after(GIVE_UP_SECONDS, shield=True):
+                await self._give_up(child, files)
             raise
         told = {"child_id": child.id, "copied_events": copied, "history_copy_error": None}
         try:
@@ -110,7 +117,7 @@ class Forks:
             memory_seed_used=None,
             memory_forked=None,
             memory_fork_reason=None,
-            sort_order=self.registry.place_after(parent),
+            sort_order=await Ordering(self.registry).room_behind(parent),
             last_read_agent_event_seq=0,
             last_read_agent_event_at=None,
             manual_unread=False,
@@ -145,13 +152,16 @@ class Forks:
             memory_fork_reason=reason,
         )
 
-    async def _copy(self, parent: Chat, child: Chat, last: int) -> int:
-        """Copy up to a sequence number, then make the child a chat; how many events it got."""
+    async def _copy(self, parent: Chat, child: Chat, last: int, files: Copies) -> int:
+        """Copy up to a sequence number, then make the child a chat; how many events it got.
+
+        The copied files are noted in ``files`` as they come to be.
+        """
         await self.registry.write(child, [], [PutSession(child.session)])
         timeline = TimelineCopy()
-        files: dict[str, dict[str, Any] | None] = {}
         after = 0
         while after < last:
+            parent.require_present()
             rows = await self.store.read_from(
                 parent.id, after, max_bytes=COPY_BYTES, max_rows=COPY_ROWS
             )
@@ -170,7 +180,8 @@ class Forks:
                 if copy is not None:
                     changes.append(PutFile(copy, len(drafts) - 1))
             await self.registry.write(child, drafts, changes)
-            after = rows[-1].seq
+            after = rows[-1].seq if rows else last
+        parent.require_present()  # Else files may be missing that went with it.
         await self._begin(child, timeline)
         return timeline.copied
 
@@ -191,12 +202,11 @@ class Forks:
         await self.store.append(child.id, events, [PutSession(session)])
         child.update(session)
 
-    async def _give_up(self, child: Chat) -> None:
+    async def _give_up(self, child: Chat, files: Copies) -> None:
         self.registry.forget(child)
         try:
-            files = await self.library.ids(child.id)
             await self.store.append(child.id, (), [DropSession(child.id)])
-            await self.library.clear(files)
+            await self.library.clear([copy["id"] for copy in files.values() if copy])
         except StoreError as error:
             # The next start removes it.
             log.warning("half a fork is left", chat=child.id, error=str(error))

@@ -20,6 +20,7 @@ from agentsdock.transcripts import claude, codex, files
 from agentsdock.transcripts.reading import Said, Transcript
 
 RUN_PREFIX = "import_"
+WAIT_SECONDS = 10.0
 _READERS = {"claude": claude.read, "codex": codex.read}
 
 log = get_logger()
@@ -55,11 +56,15 @@ class Imports:
         return await hand_over(self.nursery, self._import, session_id, force, limit)
 
     async def at_creation(self, session_id: str) -> None:
-        """The same for a chat that was just made with a provider's id; never fails."""
+        """The same for a chat that was just made with a provider's id; never fails.
+
+        Who made the chat waits for WAIT_SECONDS at most; a longer import goes on.
+        """
         if self.registry.require(session_id).session.backend not in _READERS:
             return
         try:
-            await self.import_history(session_id)
+            with trio.move_on_after(WAIT_SECONDS):
+                await self.import_history(session_id)
         except (DockError, StoreError) as error:
             log.warning("history not imported", chat=session_id, error=str(error))
 
@@ -110,7 +115,7 @@ class Imports:
                 transcript.too_long()
             else:
                 transcript.add(line)
-        items = tuple(transcript.items)
+        items = transcript.items
         left_out = ", ".join(f"{count} {why}" for why, count in transcript.unused.most_common())
         message = f"Imported {len(items)} messages." if items else "The transcript has no messages."
         if left_out:

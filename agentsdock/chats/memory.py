@@ -57,6 +57,7 @@ def compose(
     header = "\n".join(
         (
             f"Chat: {session.title[:HEADER_VALUE_CHARS]} ({session.id}, {session.backend})",
+            f"Session of the CLI: {session.binding().session_id or 'none'}",
             f"Folder: {session.cwd[:HEADER_VALUE_CHARS]}",
             f"Reason: {reason[:HEADER_VALUE_CHARS]}",
         )

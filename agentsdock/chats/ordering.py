@@ -30,6 +30,17 @@ class Ordering:
                 await self._drop(chat, request)
         return [other.detail() for other in self.registry.sorted()]
 
+    async def room_behind(self, chat: Chat) -> float:
+        """A sort order right behind a chat, whose lock the caller holds.
+
+        Where none is left, its section is written anew first.
+        """
+        place = self.registry.place_after(chat)
+        if place is not None:
+            return place
+        await self._arrange(chat, self._section(chat.section), {})
+        return chat.session.sort_order + ORDER_STEP / 2
+
     def _section(self, section: tuple[object, ...]) -> list[Chat]:
         return [chat for chat in self.registry.sorted() if chat.section == section]
 

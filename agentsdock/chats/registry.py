@@ -70,12 +70,13 @@ class Registry:
         orders = [c.session.sort_order for c in self._chats.values() if c.section == section]
         return min(orders, default=ORDER_STEP) - ORDER_STEP
 
-    def place_after(self, chat: Chat) -> float:
-        """A sort order right behind a chat."""
+    def place_after(self, chat: Chat) -> float | None:
+        """A sort order right behind a chat, if there is one left."""
         own = chat.session.sort_order
         orders = [c.session.sort_order for c in self._chats.values() if c.section == chat.section]
         behind = min((order for order in orders if order > own), default=own + 2 * ORDER_STEP)
-        return (own + behind) / 2
+        middle = (own + behind) / 2
+        return middle if own < middle < behind else None
 
     async def write(
         self, chat: Chat, drafts: Sequence[Draft], changes: Sequence[Change] = ()

@@ -7,8 +7,8 @@ from agentsdock.transcripts.reading import (
     Entry,
     Said,
     Unused,
+    given_time,
     is_boilerplate,
-    stamp,
     texts,
     without_wrapper,
 )
@@ -40,6 +40,4 @@ def read(entry: Mapping[str, Any]) -> Entry:
         if is_boilerplate(text, _BOILERPLATE):
             raise Unused("added by the CLI")
     key = entry.get("uuid")
-    return Entry(
-        Said(role, text, stamp(entry.get("timestamp"))), key if isinstance(key, str) else None
-    )
+    return Entry(Said(role, text, given_time(entry)), key if isinstance(key, str) else None)

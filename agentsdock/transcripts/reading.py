@@ -8,11 +8,12 @@ its reason.
 import datetime
 import hashlib
 import json
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import define, field, frozen
+import msgspec
+from attrs import define, evolve, field, frozen
 
 REMEMBERED = 100_000
 """Entries by which a repeat is known; compaction and resume repeat what lies near."""
@@ -25,7 +26,10 @@ HELPERS_MARK = "\n\n[AgentsDock helpers]\n"
 
 @frozen
 class Said:
-    """One message: ``role`` is user or assistant, ``ts`` an ISO stamp or None."""
+    """One message: ``role`` is user or assistant, ``ts`` an ISO stamp or None.
+
+    Until its transcript gives it out, ``ts`` is what stood there.
+    """
 
     role: str
     text: str
@@ -54,12 +58,22 @@ class Transcript:
     read: Reader
     limit: int
     text_chars: int
-    items: deque[Said] = field(init=False)
+    _kept: deque[Said] = field(init=False)
     unused: Counter[str] = field(factory=Counter)
-    _seen: dict[bytes, None] = field(factory=dict)
+    _seen: OrderedDict[bytes, None] = field(factory=OrderedDict)
 
     def __attrs_post_init__(self) -> None:
-        self.items = deque(maxlen=self.limit)
+        self._kept = deque(maxlen=self.limit)
+
+    @property
+    def items(self) -> tuple[Said, ...]:
+        """The newest; one without a time has that of the one before it."""
+        found: list[Said] = []
+        ts = None
+        for said in self._kept:
+            ts = stamp(said.ts) or ts
+            found.append(evolve(said, ts=ts))
+        return tuple(found)
 
     def add(self, line: bytes) -> None:
         if not line.strip():
@@ -82,34 +96,49 @@ class Transcript:
                 raise Unused("repeated")
             self._seen[mark] = None
             if len(self._seen) > REMEMBERED:
-                del self._seen[next(iter(self._seen))]
+                self._seen.popitem(last=False)
         text = _whole(said.text.strip()[: self.text_chars])
-        ts = said.ts or (self.items[-1].ts if self.items else None)
-        last = self.items[-1] if self.items else None
+        last = self._kept[-1] if self._kept else None
         if last is not None and (last.role, last.text) == (said.role, text):
             raise Unused("said twice in a row")
-        self.items.append(Said(said.role, text, ts))
+        before = last.ts if last is not None else None
+        self._kept.append(Said(said.role, text, said.ts or before))
 
 
 def _object(line: bytes) -> Mapping[str, Any]:
     try:
-        # Unlike the stricter decoders, this one takes half a surrogate pair.
-        found = json.loads(line)
+        found = msgspec.json.decode(line)
     except (ValueError, RecursionError):
-        raise Unused("not JSON") from None
+        found = _loosely(line)
     if not isinstance(found, dict):
         raise Unused("no object")
     return found
 
 
+def _loosely(line: bytes) -> Any:
+    """Unlike the fast decoder, this one takes half a surrogate pair."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        raise Unused("not JSON") from None
+
+
 def _whole(text: str) -> str:
     """Half a surrogate pair becomes U+FFFD."""
+    if text.isascii():
+        return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def stamp(value: Any) -> str | None:
+def given_time(entry: Mapping[str, Any]) -> str | None:
+    """What an entry says of its time; it may be none."""
+    value = entry.get("timestamp")
+    return value if isinstance(value, str) and len(value) <= 64 else None
+
+
+def stamp(value: str | None) -> str | None:
     """An ISO time in whole seconds of UTC; a time without zone is taken as UTC."""
-    if not isinstance(value, str) or len(value) > 64:
+    if value is None:
         return None
     try:
         when = datetime.datetime.fromisoformat(value)

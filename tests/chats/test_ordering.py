@@ -2,7 +2,9 @@
 
 import msgspec
 import pytest
+from attrs import evolve
 
+from agentsdock.chats.ordering import Ordering
 from agentsdock.model.errors import BadRequest, Conflict, NotFound
 from agentsdock.model.requests import PatchSession, PlaceSession
 from agentsdock.web.parsing import Body
@@ -93,3 +95,17 @@ def test_a_place_is_named_in_one_way_of_two(fields):
 
 def test_before_is_where_a_chat_goes_unless_said_otherwise():
     assert read_place(Body(b'{"target_id":"sess_1"}')).placement == "before"
+
+
+async def test_there_is_always_room_right_behind_a_chat(house):
+    parent, last = await chats(house, "parent", "last")
+    before = house.session(last).sort_order
+    forks = []
+    for number in range(120):
+        title = f"fork {number}"
+        forks.insert(0, title)
+        child = house.registry.require(await house.new(title=title))
+        place = await Ordering(house.registry).room_behind(house.registry.require(parent))
+        await house.registry.change(child, lambda session, at=place: evolve(session, sort_order=at))
+    assert order(house) == ["parent", *forks, "last"]
+    assert house.session(last).sort_order > before

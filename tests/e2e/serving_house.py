@@ -1,11 +1,18 @@
 """What a client does with a real server."""
 
 import contextlib
+import pathlib
 
 import documented
 import httpx
 import trio
 from trio_websocket import ConnectionClosed, wrap_client_stream
+
+
+def peak_memory(pid):
+    """The most that a process has had in memory, in bytes."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 class House:

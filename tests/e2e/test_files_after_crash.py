@@ -1,8 +1,10 @@
 """What a server that was killed leaves of files: whole ones, and nothing of the others."""
 
+import contextlib
 import json
 import pathlib
 
+import httpx
 import trio
 from chaos.cli_program import install_cli
 from serving_house import House
@@ -69,3 +71,33 @@ async def test_a_killed_server_has_whole_files_and_their_receipts_and_no_others(
             _, again = await handed_out(house, chat)
             assert again == receipts
             assert list(files.iterdir()) == [whole]
+            await killed_while_a_fork_copies(house, chat, files)
+    with running_server(tmp_path / "state", environment, token="crash-7") as server:
+        house = House(server)
+        async with house.http:
+            chats = (await get(house, "/api/sessions"))["sessions"]
+            owned = set()
+            for row in chats:
+                listed = (await get(house, f"/api/sessions/{row['id']}/files"))["files"]
+                assert [file["filename"] for file in listed] == ["big", "a.txt"]
+                owned |= {file["id"] for file in listed}
+            with trio.fail_after(20):
+                while {path.name for path in files.iterdir()} != owned:
+                    await trio.sleep(0.02)
+
+
+async def killed_while_a_fork_copies(house, chat, files):
+    path = f"/api/sessions/{chat}"
+    await house.http.post(f"{path}/files", files={"file": ("big", bytes(60_000_000))})
+    before = len(list(files.iterdir()))
+    async with trio.open_nursery() as nursery:
+
+        async def fork():
+            with contextlib.suppress(httpx.HTTPError):
+                await house.http.post(f"{path}/fork", json={})
+
+        nursery.start_soon(fork)
+        while len(list(files.iterdir())) < before + 2:
+            await trio.sleep(0.001)
+        house.server.process.kill()
+        house.server.process.wait()

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 import trio
-from serving_house import House
+from serving_house import House, peak_memory
 from test_forks_e2e import fork
 from test_timeline_e2e import get, played
 
@@ -343,7 +343,7 @@ async def test_large_files_and_stuck_readers_cost_no_memory(house):
     chat = await house.chat()
     piece = os.urandom(1 << 20)
     await upload(house, chat, "small.bin", piece)
-    before = _peak(house.server.process.pid)
+    before = peak_memory(house.server.process.pid)
 
     async def form():
         yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="big"\r\n\r\n'
@@ -366,9 +366,4 @@ async def test_large_files_and_stuck_readers_cost_no_memory(house):
         async for data in answer.aiter_bytes():
             size += len(data)
     assert size == 64 << 20
-    assert _peak(house.server.process.pid) - before < 24 << 20
-
-
-def _peak(pid):
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    assert peak_memory(house.server.process.pid) - before < 24 << 20

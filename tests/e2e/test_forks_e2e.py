@@ -8,7 +8,7 @@ import httpx
 import pytest
 import trio
 from chaos.cli_program import install_cli
-from serving_house import House
+from serving_house import House, peak_memory
 from test_timeline_e2e import get, played
 
 from agentsdock.testing.server import running_server
@@ -207,6 +207,39 @@ async def test_history_is_imported_once_unless_forced(house, transcripts):
     assert forced["imported"] == 1
     assert forced["source_path"] == str(path)
     assert "1 no object" in forced["message"]
+
+
+async def test_a_long_transcript_keeps_nobody_waiting(house, transcripts):
+    folder = transcripts / "some-folder"
+    folder.mkdir()
+    with (folder / "abc-9.jsonl").open("w") as file:
+        for number in range(20_000):
+            role = "assistant" if number % 2 else "user"
+            message = {"role": role, "content": f"{number} " + "x" * 2500}
+            file.write(json.dumps({"type": role, "uuid": str(number), "message": message}) + "\n")
+        assert file.tell() > 50_000_000
+    before = peak_memory(house.server.process.pid)
+    waited = []
+
+    async def look():
+        while True:
+            began = trio.current_time()
+            assert (await house.http.get("/healthz")).status_code == 200
+            waited.append(trio.current_time() - began)
+            await trio.sleep(0.02)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        made = await house.http.post(
+            "/api/sessions", json={"backend": "claude", "provider_session_id": "abc-9"}
+        )
+        nursery.cancel_scope.cancel()
+    found = await events(house, made.json()["session"]["id"])
+    assert [event["type"] for event in found[:2]] == ["session_created", "history_imported"]
+    assert found[-1]["text"].startswith("19999 ")
+    assert len(found) == 402
+    assert max(waited) < 1
+    assert peak_memory(house.server.process.pid) - before < 48 << 20
 
 
 async def test_two_imports_at_once_add_the_history_once(house, transcripts):

@@ -120,7 +120,6 @@ def test_half_an_emoji_is_replaced_and_a_whole_one_kept():
         ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05Z"),
         ("0001-01-01T00:00:00+14:00", None),
         ("yesterday", None),
-        (7, None),
         (None, None),
     ],
 )
@@ -204,3 +203,19 @@ def test_codex_threads_are_found_by_their_day(tmp_path):
     path.write_text("{}\n")
     assert files.find_codex(tmp_path, "abc") == path
     assert files.find_codex(tmp_path, "bc") is None
+
+
+def test_a_time_that_is_none_is_that_of_the_entry_before():
+    lines = [entry("user", "first"), entry("assistant", "second", timestamp=7)]
+    lines += [entry("user", "third", timestamp="yesterday"), entry("assistant", "last")]
+    lines[0] = entry("user", "first", timestamp="2026-01-01")
+    stamps = [said.ts for said in told(lines).items]
+    assert stamps == ["2026-01-01T00:00:00Z"] * 3 + ["2026-01-02T03:04:05Z"]
+
+
+def test_repeats_are_known_among_the_latest(monkeypatch):
+    monkeypatch.setattr(reading, "REMEMBERED", 3)
+    said = [entry("user", f"{n}", uuid=f"{n}") for n in range(5)]
+    found = told([*said, said[4], said[2], said[0]])
+    assert [text for _, text in texts(found)] == ["0", "1", "2", "3", "4", "0"]
+    assert found.unused["repeated"] == 2
