@@ -57,6 +57,9 @@ class Chats:
     def details(self) -> list[dict[str, Any]]:
         return [chat.detail() for chat in self.registry.sorted()]
 
+    def count(self) -> int:
+        return sum(1 for _ in self.registry)
+
     def detail(self, session_id: str) -> dict[str, Any]:
         return self.registry.require(session_id).detail()
 

@@ -13,6 +13,7 @@ from agentsdock.web import (
     folders,
     forks,
     health,
+    metrics,
     queue,
     reference,
     search,
@@ -21,6 +22,7 @@ from agentsdock.web import (
     turns,
 )
 from agentsdock.web.gate import Gate, Policy
+from agentsdock.web.page import routes
 
 if TYPE_CHECKING:
     from agentsdock.chats.dock import Dock
@@ -40,6 +42,8 @@ AREAS = (
     agents,
     events,
     reference,
+    metrics,
+    routes,
 )
 
 

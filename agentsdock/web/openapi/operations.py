@@ -51,6 +51,7 @@ OPERATIONS = (
     Operation("get", "/healthz", "Server", "Whether the server lives", "text/plain"),
     Operation("get", "/openapi.json", "Server", "This document", "application/json"),
     Operation("get", "/docs", "Server", "This document, to be read", "text/html"),
+    Operation("get", "/metrics", "Server", "Figures in Prometheus form", "text/plain"),
     Operation("get", "/api/health", "Server", "What the server is, can and does", "Health"),
     Operation(
         "get",
