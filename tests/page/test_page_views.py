@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import TOKEN
+from page_site import TOKEN
 
 pytest.importorskip("playwright")
 
