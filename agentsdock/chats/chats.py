@@ -29,6 +29,8 @@ from agentsdock.model.sessions import Head
 from agentsdock.store.protocol import Store
 from agentsdock.turns.clocks import Limit
 
+LARGE_LOG_BYTES = 64 * 1024 * 1024
+
 
 @frozen
 class Chats:
@@ -115,10 +117,11 @@ class Chats:
         return {"ok": True, "run_id": run_id, "idle_deadline": left[0], "turn_deadline": left[1]}
 
     def health(self) -> dict[str, Any]:
-        """What the house is doing, for the health answer.  Memory only."""
+        """What the house is doing, for the health answer.  Quick."""
         chats = list(self.registry)
         live = [chat for chat in chats if chat.live is not None]
         active = sorted(chat.id for chat in live)
+        waiting = self.store.log_bytes
         return {
             "active": active,
             "active_sessions": active,
@@ -129,6 +132,7 @@ class Chats:
             "max_active_agent_runs": self.settings.max_active_runs,
             "available_mem_mb": available_mem_mb(),
             "set_aside": self.registry.set_aside,
+            "database_log": {"bytes": waiting, "large": waiting > LARGE_LOG_BYTES},
             "rung": self.dispatcher.rung,
             "drift": self.dispatcher.drift.public(),
         }

@@ -163,6 +163,7 @@ class Queue:
         _check_precedence(chat, place)
         row = chat.queue[place]
         reason = await self._reason_to_wait(chat, row)
+        chat.require_present()
         if reason is not None:
             await self._defer(chat, row, reason)
         interrupted = await self._promote(chat, row)

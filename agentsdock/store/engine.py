@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pathlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -76,10 +77,10 @@ def one_moment(db: apsw.Connection) -> Iterator[None]:
             db.execute("ROLLBACK")
 
 
-def log_bytes(db: apsw.Connection) -> int:
+def log_bytes(database: pathlib.Path) -> int:
     """The size of the write-ahead log."""
     try:
-        return os.stat(db.filename_wal).st_size
+        return os.stat(f"{database}-wal").st_size
     except FileNotFoundError:
         return 0
 

@@ -186,6 +186,11 @@ class Store(Protocol):
     set_aside: pathlib.Path | None
     """Where the database went that was found damaged at the start; None if it was sound."""
 
+    @property
+    def log_bytes(self) -> int:
+        """What is committed and still lies outside the database itself."""
+        ...
+
     async def load(self) -> Loaded: ...
 
     async def append(

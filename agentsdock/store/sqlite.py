@@ -161,6 +161,10 @@ class SqliteStore:
             raise ValueError(f"{run.id} must be finished with exactly one terminal event")
         return await self._commit(Unit(run.session_id, tuple(events), tuple(changes), Finish(run)))
 
+    @property
+    def log_bytes(self) -> int:
+        return log_bytes(self._opened.database)
+
     async def load(self) -> Loaded:
         return await self._in_writer(loading.load, abandon=False)
 
@@ -277,7 +281,7 @@ class SqliteStore:
             self._indexer.damaged = True
         if self._indexer.step(db):
             return True
-        if log_bytes(db) > WAL_BYTES:
+        if self.log_bytes > WAL_BYTES:
             truncate_log(db)
         return False
 

@@ -31,7 +31,7 @@ TOKEN = "crash-token"
 AT_ONCE = 3
 POINT_SECONDS = 120
 NEVER = 10_000
-MESSAGES = ("first", "second", "third")
+MESSAGES = ("first", "second", "third", "fourth")
 
 
 @frozen
@@ -166,7 +166,10 @@ async def scenario(client: Client, server: ServerProcess, nursery: trio.Nursery)
     scene.steps("second", 1)
     await client.saw("provider_session", times=2)
     await ask("third", client.send("third"))
+    row = (await ask("fourth", client.send("fourth")))["queued_id"]
     path = f"/api/sessions/{client.chat}"
+    await ask("run now", http.post(f"{path}/queue/{row}/run-now"))
+    await client.saw("process_started", times=3)
     await ask("stop", http.post(f"{path}/stop"))
     await ask("new title", http.patch(path, json={"title": "Renamed"}))
     await ask("delete", http.delete(path))
@@ -327,6 +330,10 @@ def check(client: Client) -> None:
         if name in client.told:
             told = client.told[name]
             assert [told["queued_id"]] == rows if told["queued"] else [told["run_id"]] == runs
+    if "run now" in client.told:
+        [forced] = of_message(timeline, "turn_started", "fourth")
+        third = of_message(timeline, "turn_started", "third")
+        assert all(forced["seq"] < event["seq"] for event in third)
     if "new title" in client.told:
         assert client.told["new title"]["session"]["title"] == "Renamed"
 
@@ -395,8 +402,9 @@ of it. Written by `make crash-matrix`, which does just that, and checked by a
 test; not to be edited.
 
 The scenario: a chat is created and a *first* message sent; while its turn works, a *second*
-message waits behind it; while that one's turn works, a *third* message waits and the user
-presses stop; the chat gets a new title and is deleted. Each message has an `Idempotency-Key`.
+message waits behind it; while that one's turn works, a *third* and a *fourth* message wait, and
+the user runs the fourth now, which ends the second; once its CLI has started the user presses
+stop; the chat gets a new title and is deleted. Each message has an `Idempotency-Key`.
 What stands together in a line of the commit column is durable together or not at all. The
 server is killed before each commit, and after those for whose answer the client waits: after
 the others is the same as before the next.
@@ -408,6 +416,7 @@ At every point it was checked that
   gap or repetition, which is the stored one,
 * each run has exactly one terminal event, and it is the last of its run,
 * no message is run twice and no CLI is started twice for a message,
+* a message that was run now has run, and before the one that had waited longer,
 * a message that is sent again under its key gives the answer that was given before, if one was.
 
 *Waits for* is what the client had asked for and had no answer to. *After the restart* is what
@@ -424,7 +433,7 @@ BOOT = """
 ## Killed again while it starts
 
 The same, killed a second time at the first commits of the next start, after a crash while the
-second message ran and the third waited.
+fourth message ran and the third waited.
 """
 
 

@@ -1,5 +1,7 @@
 """A waiting message is forced: it runs next, in place of what runs, and once."""
 
+import contextlib
+
 import pytest
 import trio
 from house import living, settle
@@ -480,3 +482,59 @@ async def test_a_job_s_run_is_superseded_like_any_other(house, autojump_clock):
     await house.launcher.next()
     [_, ended] = await house.of_type(chat, "turn_finished")
     assert (ended["job_id"], ended["superseded_by_queued_id"]) == ("job_1", rows[1])
+
+
+async def test_a_chat_that_is_deleted_while_the_runtime_is_asked_runs_nothing(
+    house, autojump_clock
+):
+    chat, process, rows = await running_with(house, "1", "2")
+    house.runtimes.gate, house.runtimes.admitting = trio.Event(), trio.Event()
+    outcomes = []
+
+    async def press():
+        with pytest.raises(Conflict, match="deleted"):
+            await house.run_now(chat, rows[1])
+        outcomes.append("refused")
+
+    async def delete():
+        assert (await house.chats.delete(chat))["deleted"]
+        outcomes.append("deleted")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(press)
+        await house.runtimes.admitting.wait()
+        nursery.start_soon(delete)
+        await process.closed.wait()
+        house.runtimes.gate.set()
+    assert outcomes == ["refused", "deleted"]
+    assert house.registry.get(chat) is None
+    assert house.launcher.launched == [process]
+
+
+async def test_a_row_that_is_deleted_while_the_runtime_is_asked_is_forced_first(
+    house, autojump_clock
+):
+    chat, _, rows = await running_with(house, "1", "2")
+    house.runtimes.gate, house.runtimes.admitting = trio.Event(), trio.Event()
+    outcomes = []
+
+    async def press():
+        outcomes.append((await house.run_now(chat, rows[1]))["interrupted"])
+
+    async def delete():
+        with contextlib.suppress(NotFound):
+            outcomes.append((await house.queue.delete(chat, rows[1]))["unqueued"])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(press)
+        await house.runtimes.admitting.wait()
+        nursery.start_soon(delete)
+        await settle()
+        house.runtimes.gate.set()
+    assert outcomes[0] is True
+    (await house.launcher.next()).exit(1)
+    await settle()
+    begun = await started(house, chat)
+    # Whichever comes first: it runs, or it is told to have been taken out, and never both.
+    gone = [event["queued_id"] for event in await house.of_type(chat, "turn_unqueued")]
+    assert ("2" in begun) != (rows[1] in gone)

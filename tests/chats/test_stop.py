@@ -392,7 +392,7 @@ async def test_an_archived_chat_can_still_be_stopped(house, autojump_clock):
     assert (await house.stop(chat))["outcome"] == "stopped"
 
 
-async def test_what_runs_and_waits_is_told_in_health(tmp_path, autojump_clock):
+async def test_what_runs_and_waits_is_told_in_health(tmp_path, autojump_clock, monkeypatch):
     async with living(tmp_path) as house:
         chat, _, run_id = await running(house, INIT)
         await house.post(chat, "second")
@@ -402,6 +402,9 @@ async def test_what_runs_and_waits_is_told_in_health(tmp_path, autojump_clock):
         assert (run["run_id"], run["state"]) == (run_id, "acknowledged")
         assert health["queued"] == {chat: 1}
         assert health["set_aside"] == {"database": None, "rows": 0}
+        assert health["database_log"] == {"bytes": house.store.log_bytes, "large": False}
+        monkeypatch.setattr("agentsdock.chats.chats.LARGE_LOG_BYTES", 0)
+        assert house.chats.health()["database_log"]["large"] is True
 
 
 async def test_a_stop_that_cannot_have_the_chat_in_time_says_pending_and_goes_on(

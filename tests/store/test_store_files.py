@@ -439,7 +439,7 @@ async def test_the_log_comes_back_under_its_bound_after_a_reader_held_it(folder,
         other.execute("SELECT * FROM sessions").fetchall()
         for _ in range(20):
             await store.append(sid(), [event("x" * 1000) for _ in range(100)])
-        assert wal.stat().st_size > 2 * bound
+        assert store.log_bytes == wal.stat().st_size > 2 * bound
         other.execute("COMMIT")
         other.close()
         await store.append(sid(), [event()])
@@ -456,10 +456,10 @@ def test_emptying_the_log_does_not_wait_for_a_reader(folder):
     start = time.perf_counter()
     truncate_log(opened.writer)
     assert time.perf_counter() - start < BUSY_MS / 1000 / 2
-    assert log_bytes(opened.writer) > 0
+    assert log_bytes(opened.database) > 0
     opened.reader.execute("COMMIT")
     truncate_log(opened.writer)
-    assert log_bytes(opened.writer) == 0
+    assert log_bytes(opened.database) == 0
     assert opened.writer.pragma("busy_timeout") == BUSY_MS
     opened.close()
 

@@ -171,6 +171,9 @@ _HEALTH: dict[str, Schema] = {
         array(record("*", backend=STRING, version=STRING, kind=STRING, name=STRING, count=INTEGER)),
         "What CLIs have said that this release does not know.",
     ),
+    "database_log": told(
+        record("*", bytes=INTEGER, large=FLAG), "What waits to be taken into the database."
+    ),
     "set_aside": told(
         record("*", database=nullable(STRING), rows=INTEGER), "What was damaged at the start."
     ),
