@@ -8,7 +8,7 @@ import trio
 from attrs import define, evolve, field
 
 from agentsdock.model.errors import Conflict, NotFound
-from agentsdock.model.sessions import Head, Session, detail, summary
+from agentsdock.model.sessions import DEFAULT_FOLDER, Head, Session, detail, summary
 from agentsdock.model.turns import QueuedTurn
 
 if TYPE_CHECKING:
@@ -118,10 +118,12 @@ class Chat:
 
 
 def _order(session: Session) -> tuple[object, ...]:
+    folder = session.folder.strip() or DEFAULT_FOLDER
     return (
         session.archived,
         not session.pinned or session.archived,
-        (session.folder.strip() or "General").casefold(),
+        folder.casefold(),
+        folder,  # Two whose names differ in case only stand beside each other, each by itself.
         session.sort_order,
         session.created_at,
         session.id,

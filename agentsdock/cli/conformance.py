@@ -31,9 +31,15 @@ def conformance() -> None:
     help="Of a turn that ends by itself.",
 )
 @click.option("--long-prompt", help="Of a turn that goes on until it is stopped.")
+@click.option("--flood-prompt", help="Of a turn that says some megabytes, for a slow reader.")
 @click.option("--restart", help="Command that restarts the server and returns once it is gone.")
 def server(
-    connection: Connection, backend: str, prompt: str, long_prompt: str | None, restart: str | None
+    connection: Connection,
+    backend: str,
+    prompt: str,
+    long_prompt: str | None,
+    flood_prompt: str | None,
+    restart: str | None,
 ) -> None:
     """Ask a running server to prove it.  Makes chats, runs turns in them, deletes them.
 
@@ -54,6 +60,7 @@ def server(
         backend=backend,
         turn={"prompt": prompt},
         long_turn={"prompt": long_prompt} if long_prompt else None,
+        flood={"prompt": flood_prompt} if flood_prompt else None,
         restart=restarting if restart else None,
     )
     results = trio.run(lambda: run_scenarios(asked, told=_show))

@@ -53,6 +53,14 @@ async def test_a_chat_moves_into_the_folder_of_its_target(house):
     assert order(house) == ["a", "b"]
 
 
+async def test_folders_whose_names_differ_in_case_only_stand_each_by_itself(house):
+    for number in range(4):
+        await house.new(title=f"{number}", folder="Work" if number % 2 else "work")
+    await house.new(title="after", folder="x")
+    await house.new(title="before", folder="A")
+    assert order(house) == ["before", "3", "1", "2", "0", "after"]
+
+
 async def test_what_cannot_be_placed_is_refused_and_nothing_moves(house):
     [a] = await chats(house, "a", folder="One")
     [b] = await chats(house, "b", folder="Two")

@@ -24,6 +24,7 @@ from agentsdock.testing.server import running_server
 TOKEN = "conformance-SECRET-1"
 TURN = {"prompt": "[[fake events=12 tools=2]]"}
 LONG = {"prompt": "[[fake hang=1]]"}
+FLOOD = {"prompt": "[[fake events=100 size=20000]]"}
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +38,12 @@ def live_server(cursor_cli, tmp_path_factory):
 
 
 def asked(url, **more):
-    return Server(url, TOKEN, "cursor", TURN, LONG, **more)
+    return Server(url, TOKEN, "cursor", TURN, LONG, FLOOD, **more)
 
 
 @pytest.mark.parametrize("end", ["kill", "terminate"])
 async def test_our_server_keeps_every_promise(environment, tmp_path, end):
+    environment["AGENTSDOCK_WEBSOCKET_STALL_SECONDS"] = "1"
     with contextlib.ExitStack() as lives:
         start = functools.partial(running_server, tmp_path / "state", environment, token=TOKEN)
         server = lives.enter_context(start())
@@ -221,7 +223,35 @@ def test_the_command_asks_a_server_and_says_how_it_went(live_server):
     done = CliRunner().invoke(main, ["conformance", "server", *options])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
-    assert [line.split()[0] for line in lines] == ["ok"] * 9 + ["skip"]
+    assert [line.split()[0] for line in lines] == ["ok"] * 10 + ["skip"]
+
+
+def test_the_command_says_that_a_token_is_wrong(live_server):
+    options = ["--url", live_server.url, "--token", "wrong"]
+    done = CliRunner().invoke(main, ["conformance", "server", *options])
+    assert done.exit_code == 1
+    assert "401" in done.output
+    assert "unauthorized" in done.output
+
+
+class Deaf(FaultProxy):
+    """A server that forgets a reader who was slow, without a word."""
+
+    async def _hand_on(self, client, passage, opcode, frame, payload):
+        with trio.move_on_after(0.3) as slow:
+            await client.send_all(frame)
+        if slow.cancelled_caught:
+            await trio.sleep_forever()
+
+
+async def test_a_server_that_forgets_slow_readers_is_caught(live_server, monkeypatch):
+    monkeypatch.setattr("agentsdock.testing.conformance.proxy.FaultProxy", Deaf)
+    monkeypatch.setattr(scenarios, "SILENCE_SECONDS", 0.5)
+    async with open_proxy(live_server.url) as proxy:
+        [result] = await run_scenarios(
+            asked(proxy.url), [scenarios.a_slow_reader_holds_nobody_up_and_loses_nothing]
+        )
+    assert any("silent" in violation.message for violation in result.violations)
 
 
 def test_the_commands_for_a_client_judge_it(live_server, tmp_path):

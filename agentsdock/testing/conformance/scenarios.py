@@ -22,12 +22,17 @@ from agentsdock.testing.conformance.socket import Refused, Socket, open_socket
 Json = dict[str, Any]
 
 GOING_DOWN = 1012
+TRY_AGAIN_LATER = 1013
 SCENARIO_SECONDS = 120.0
 QUIET_SECONDS = 0.2
 """For how long nothing must come where nothing may come."""
 PAUSE_SECONDS = 0.1
 """Before the next connection, where the server has ended one."""
 RECONNECT_EVERY = 3
+SLOW_SECONDS = 2.0
+"""For how long a slow reader takes nothing once all has been said."""
+SILENCE_SECONDS = 15.0
+SLOW_BUFFER = 64 * 1024
 
 
 class Broken(Exception):
@@ -39,7 +44,8 @@ class Server:
     """Where the server is and how to make it work.
 
     ``turn`` is a body of a turn that ends by itself after several events, ``long_turn`` of one
-    that goes on until it is stopped (None: what stops is not asked).  ``restart`` ends the server
+    that goes on until it is stopped (None: what stops is not asked).  ``flood`` is one that says
+    more than sockets hold, some megabytes (None: ``turn`` has to do).  ``restart`` ends the server
     and starts it again at the same address (None: no restart is asked for).
     """
 
@@ -48,6 +54,7 @@ class Server:
     backend: str = "cursor"
     turn: Json = field(factory=lambda: {"prompt": "Reply with the single word: ok"})
     long_turn: Json | None = None
+    flood: Json | None = None
     restart: Callable[[], Awaitable[None]] | None = None
 
     @property
@@ -92,11 +99,19 @@ class Probe:
         return await self.call("POST", f"/api/sessions/{chat}/stop", json={})
 
     @asynccontextmanager
-    async def follow(self, chat: str, after: int, **query: object) -> AsyncIterator[Socket]:
+    async def follow(
+        self, chat: str, after: int, *, receive_buffer: int | None = None, **query: object
+    ) -> AsyncIterator[Socket]:
         path = f"/api/sessions/{urllib.parse.quote(chat)}/events"
         headers = self.server.headers
         async with open_socket(
-            self.server.url, path, headers, after=after, visible="false", **query
+            self.server.url,
+            path,
+            headers,
+            receive_buffer=receive_buffer,
+            after=after,
+            visible="false",
+            **query,
         ) as socket:
             yield socket
 
@@ -163,6 +178,38 @@ async def who_reconnects_after_every_few_events_loses_none(probe: Probe) -> None
             pass
         probe.violations += timeline.ended()
         probe.violations += check_seen(timeline.events, await probe.pages(chat))
+
+
+async def a_slow_reader_holds_nobody_up_and_loses_nothing(probe: Probe) -> None:
+    async with probe.chat() as chat:
+        slow, quick = Timeline(), Timeline()
+        async with probe.follow(chat, 0, receive_buffer=SLOW_BUFFER) as socket:
+            await probe.begin(chat, probe.server.flood or probe.server.turn)
+            while not await probe.hear(chat, quick):
+                pass
+            await trio.sleep(SLOW_SECONDS)
+            await _read_late(probe, socket, slow, quick.last)
+        while slow.last < quick.last and not await probe.hear(chat, slow):
+            pass
+        probe.violations += slow.ended()
+        probe.violations += check_seen(slow.events, quick.events)
+
+
+async def _read_late(probe: Probe, socket: Socket, timeline: Timeline, last: int) -> None:
+    """What was kept waiting comes, or the socket says where it ends; it is never just silent."""
+    while timeline.last < last:
+        with trio.move_on_after(SILENCE_SECONDS) as silence:
+            event = await socket.next()
+        if silence.cancelled_caught:
+            probe.expect(False, "close", f"open, and silent after {timeline.last} of {last}")
+            return
+        if event is None:
+            break
+        timeline.see(event)
+    if socket.close_code is not None:
+        code, reason = socket.close_code, socket.close_reason
+        right = (TRY_AGAIN_LATER, f"last_seq={timeline.last}")
+        probe.expect((code, reason) == right, "close", f"closed with {code, reason}, not {right}")
 
 
 async def each_cursor_gives_what_follows_it(probe: Probe) -> None:
@@ -300,6 +347,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     a_turn_is_told_once_and_in_order,
     pages_and_sockets_tell_the_same,
     who_reconnects_after_every_few_events_loses_none,
+    a_slow_reader_holds_nobody_up_and_loses_nothing,
     each_cursor_gives_what_follows_it,
     a_cursor_gets_its_verdict,
     a_repeated_request_is_one_turn,

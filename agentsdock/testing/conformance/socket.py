@@ -80,14 +80,24 @@ class Socket:
 
 @asynccontextmanager
 async def open_socket(
-    url: str, path: str, headers: Mapping[str, str], **query: object
+    url: str,
+    path: str,
+    headers: Mapping[str, str],
+    *,
+    receive_buffer: int | None = None,
+    **query: object,
 ) -> AsyncIterator[Socket]:
-    """Connect to ``path`` of the server at the (http) ``url``.  Raises Refused, OSError."""
+    """Connect to ``path`` of the server at the (http) ``url``.  Raises Refused, OSError.
+
+    ``receive_buffer`` is about how many bytes may come before they are read.
+    """
     place = urllib.parse.urlsplit(url)
     secure = place.scheme == "https"
     port = place.port or (443 if secure else 80)
     assert place.hostname is not None
     tcp = await trio.open_tcp_stream(place.hostname, port)
+    if receive_buffer is not None:
+        tcp.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, receive_buffer)
     context = ssl.create_default_context()
     stream = (
         trio.SSLStream(tcp, context, server_hostname=place.hostname, https_compatible=True)
