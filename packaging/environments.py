@@ -97,23 +97,21 @@ def check(staging: pathlib.Path) -> str:
 
     Raises InstallError that names the modules.
     """
-    program = [
-        str(_python(staging / "venv")),
-        "-P",
-        "-B",
-        str(staging / "packaging/check_release.py"),
-    ]
-    try:
-        ended = subprocess.run(
-            [*program, str(staging)], capture_output=True, text=True, timeout=CHECK_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        raise InstallError(f"the new release was not imported in {CHECK_SECONDS} s") from None
-    if ended.returncode:
-        raise InstallError(f"the new release cannot be imported:\n{ended.stderr.strip()}")
     if not WITHOUT_BYTECODE:
-        words = [*program[:2], "-m", "compileall", "-q", str(staging / "agentsdock")]
-        subprocess.run(words, check=False, capture_output=True, timeout=CHECK_SECONDS)
+        compiling = [str(_python(staging / "venv")), "-m", "compileall", "-q"]
+        _run([*compiling, str(staging / "agentsdock")], "compiled")
+    checking = [str(_python(staging / "venv")), "-P", "-B"]
+    return _run([*checking, str(staging / "packaging/check_release.py"), str(staging)], "imported")
+
+
+def _run(words: list[str], what: str) -> str:
+    try:
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=CHECK_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise InstallError(f"the new release was not {what} in {CHECK_SECONDS} s") from None
+    if ended.returncode:
+        said = (ended.stdout + ended.stderr).strip()
+        raise InstallError(f"the new release cannot be {what}:\n{said}")
     return ended.stdout
 
 

@@ -28,6 +28,7 @@ from prefix import (
     State,
     in_words,
     order,
+    remove,
     say,
     write_file,
 )
@@ -156,7 +157,11 @@ class Installer:
     def _ask(self) -> None:
         if self.options.non_interactive or not sys.stdin.isatty():
             return
-        if input("Go on? [Y/n] ").strip().lower() not in ("", "y", "yes"):
+        try:
+            agreed = input("Go on? [Y/n] ").strip().lower() in ("", "y", "yes")
+        except EOFError:
+            agreed = False
+        if not agreed:
             raise InstallError("nothing was changed")
 
     def _address(self) -> Address:
@@ -172,7 +177,7 @@ class Installer:
 
     def _install(self, release: Release) -> None:
         wanted = self._settle()
-        if self.prefix.installed(release.id) is None or self._is_damaged(release):
+        if not self._is_there(release):
             self._bring(release)
         installed = self.prefix.installed(release.id)
         assert installed is not None
@@ -193,13 +198,18 @@ class Installer:
         expected = {"server_version": release.version, "state_dir": str(self.state.root)}
         return self.service.alive() and unhealthy(self._address(), token, expected) is None
 
-    def _is_damaged(self, release: Release) -> bool:
+    def _is_there(self, release: Release) -> bool:
+        """Whether the release was brought before, undamaged, for the Python of today."""
+        installed = self.prefix.installed(release.id)
+        if installed is None:
+            return False
         try:
             require(self.prefix.release_dir(release.id), release)
-            return False
         except SourceError as error:
             say(f"    the installed copy is put right: {error}")
-            return True
+            return False
+        key = environments.key_of(SOURCE)
+        return installed.environment == key and self.prefix.environment_dir(key).is_dir()
 
     def _bring(self, release: Release) -> None:
         self.unchanged = False
@@ -211,9 +221,10 @@ class Installer:
         say("==> check")
         known = json.loads(environments.check(staging))
         Installed(release.id, release.version, known["schema"], environment).write(staging)
-        target = self.prefix.release_dir(release.id)
+        target, damaged = self.prefix.release_dir(release.id), self.prefix.release_dir(".damaged")
+        remove(damaged)
         if target.exists():
-            target.rename(self.prefix.release_dir(".damaged"))
+            target.rename(damaged)
         staging.rename(target)
 
     def _settle(self) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Scratch homes to install into, and releases to install."""
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -9,6 +10,7 @@ import sys
 import sysconfig
 
 import environments
+import prefix
 import runtime_manifest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,9 +42,9 @@ def make_checkout(folder, version=None, edits=()):
 class Home:
     """A user's home with a stand-in for systemd; what it started is ended by ``close``."""
 
-    def __init__(self, root, prefix="prefix", state="state"):
+    def __init__(self, root, prefix_name="prefix", state_name="state"):
         self.root = root
-        self.prefix, self.state = root / prefix, root / state
+        self.prefix, self.state = root / prefix_name, root / state_name
         self.bin, self.stub = root / "stub bin", root / "stub"
         for folder in (self.bin, self.stub):
             folder.mkdir(parents=True)
@@ -52,6 +54,16 @@ class Home:
         self.tool("journalctl", f"tail -n 15 '{self.stub}/journal'")
         (self.stub / "calls").touch()
         self.seed()
+
+    def bring(self, checkout):
+        """Put a release beside the active one, as an installation does that is not finished."""
+        home = prefix.Prefix(self.prefix)
+        release = runtime_manifest.release_of(checkout)
+        key = environments.provide(home, checkout)
+        staging = environments.stage(home, checkout, release, key)
+        known = json.loads(environments.check(staging))
+        prefix.Installed(release.id, release.version, known["schema"], key).write(staging)
+        staging.rename(home.release_dir(release.id))
 
     def tool(self, name, script):
         path = self.bin / name
@@ -68,14 +80,14 @@ class Home:
 
     @property
     def environ(self):
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("AGENTSDOCK_")}
+        ours = ("AGENTSDOCK_", "PYTHON")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         return {
             **kept,
             "HOME": str(self.root),
             "STUB": str(self.stub),
             "PATH": f"{self.bin}:{os.environ['PATH']}",
             "PYTHON": sys.executable,
-            "PYTHONDONTWRITEBYTECODE": "1",
             "XDG_CONFIG_HOME": "",
             "TMPDIR": str(self.root),
         }

@@ -9,6 +9,7 @@ import venv
 import zipfile
 
 import environments
+import prefix
 import pytest
 import runtime_manifest
 from homes import ROOT, Home, make_checkout
@@ -106,24 +107,39 @@ def test_the_locked_packages_are_installed_by_hash(index, tmp_path):
     shutil.rmtree(home.prefix)
     checkout = make_checkout(tmp_path / "source")
     try:
-        ended = home.install(checkout, "--port", free_port())
+        ended = home.install(checkout, "--port", free_port(), PYTHONDONTWRITEBYTECODE="1")
         assert ended.returncode == 0, ended.stdout + ended.stderr
+        packages = home.prefix / "environments" / environments.key_of(checkout)
+        # The server imports it not, so only the installation could have compiled it.
+        assert list(packages.rglob("rich/console.py"))
+        assert not list(packages.rglob("rich/__pycache__/*"))
         assert answers(home)["state_dir"] == str(home.state)
     finally:
         home.close()
 
 
-def test_a_package_that_is_not_what_was_locked_is_refused(index, tmp_path):
-    home = Home(tmp_path / "home")
-    shutil.rmtree(home.prefix)
+def test_packages_are_installed_by_hash_or_not_at_all(tmp_path, monkeypatch):
+    home = prefix.Prefix(tmp_path)
+    home.prepare()
+    asked = []
 
-    def other_hashes(text):
-        return "sniffio==1.3.1 --hash=sha256:" + "0" * 64 + "\n"
+    def refusing(words, log):
+        asked.extend(words)
+        raise prefix.InstallError("the hashes differ")
 
-    checkout = make_checkout(tmp_path / "source", edits=[("requirements.lock", other_hashes)])
-    ended = home.install(checkout, "--port", free_port())
-    assert ended.returncode == 1
-    assert "could not be installed" in ended.stderr
-    assert "HASH" in ended.stderr.upper()
-    assert home.current is None
-    assert [p.name for p in (home.prefix / "environments").iterdir()] == [".staging"]
+    monkeypatch.setattr(environments, "_bounded", refusing)
+    monkeypatch.setattr(environments.venv, "create", lambda place, **_: place.mkdir())
+    with pytest.raises(prefix.InstallError):
+        environments.provide(home, ROOT)
+    assert "--require-hashes" in asked
+    assert asked[-2:] == ["-r", str(ROOT / "requirements.lock")]
+    assert not (home.environment_dir(environments.key_of(ROOT))).exists()
+
+
+def test_what_pip_said_is_told_and_it_has_an_end(tmp_path, monkeypatch):
+    complaining = [sys.executable, "-c", "import sys; sys.exit('no such package')"]
+    with pytest.raises(prefix.InstallError, match="no such package"):
+        environments._bounded(complaining, tmp_path / "log")
+    monkeypatch.setattr(environments, "PIP_SECONDS", 0)
+    with pytest.raises(prefix.InstallError, match="within 0 s"):
+        environments._bounded(["sleep", "60"], tmp_path / "log")
