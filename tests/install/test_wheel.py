@@ -111,8 +111,8 @@ def test_the_locked_packages_are_installed_by_hash(index, tmp_path):
         assert ended.returncode == 0, ended.stdout + ended.stderr
         packages = home.prefix / "environments" / environments.key_of(checkout)
         # The server imports it not, so only the installation could have compiled it.
-        assert list(packages.rglob("rich/console.py"))
-        assert not list(packages.rglob("rich/__pycache__/*"))
+        assert list(packages.rglob("site-packages/rich/console.py"))
+        assert not list(packages.rglob("site-packages/rich/__pycache__/*"))
         assert answers(home)["state_dir"] == str(home.state)
     finally:
         home.close()
