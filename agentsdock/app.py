@@ -107,6 +107,8 @@ async def _open_house(
     stopping: trio.Event,
     address: str,
 ) -> Dock:
+    authorities.purge()
+    await trio.to_thread.run_sync(manifests.purge, settings.state_dir)
     feed = Feed(store)
     registry = Registry(store, feed)
     backends = make_backends(settings)
@@ -125,7 +127,6 @@ async def _open_house(
     )
     diffs = Diffs(settings, store, processes, identity.instance)
     publishing = Publishing(store, registry, library, authorities, house)
-    await trio.to_thread.run_sync(manifests.purge, settings.state_dir)
     manifest = functools.partial(manifests.Manifest, publishing, settings.state_dir)
     dispatcher = Dispatcher(
         registry, settings, runtimes, launcher, processes, diffs.of_run, manifest, house
@@ -177,7 +178,7 @@ def _own_folders(settings: Settings, identity: Identity) -> tuple[Authorities, S
     """What lies in folders of its own beside the database.  Raises SettingError."""
     authorities = Authorities(settings.state_dir / AUTHORITY_FOLDER, identity.server)
     try:
-        authorities.purge()
+        authorities.secure()
         return authorities, Storage.of(settings.state_dir)
     except OSError as error:
         place = error.filename or settings.state_dir

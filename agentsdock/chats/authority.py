@@ -53,12 +53,16 @@ class Authorities:
     _held: dict[str, Holder] = field(factory=dict, init=False)
     _grants: dict[str, Grant] = field(factory=dict, init=False)
 
+    def secure(self) -> None:
+        """Make the folder.  Raises OSError for one that is a link or somebody else's."""
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(open_private(self.folder))
+
     def purge(self) -> None:
         """Remove what an earlier life left; nothing is followed that is no file of ours.
 
-        Raises OSError for a folder that is a link or somebody else's.
+        For the one server that holds the state folder.  Raises OSError.
         """
-        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = open_private(self.folder)
         try:
             for name in os.listdir(folder):

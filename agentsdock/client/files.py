@@ -114,27 +114,34 @@ class Download:
         while True:
             before = file.tell()
             try:
-                await self._go_on(file)
-                return
+                if await self._go_on(file):
+                    return
             except httpx.TransportError as error:
                 failures = 1 if file.tell() > before else failures + 1
                 if failures >= TRIES:
                     raise unreachable(str(self.http.base_url).rstrip("/"), error) from error
                 await trio.sleep(RETRY_SECONDS)
 
-    async def _go_on(self, file: BinaryIO) -> None:
-        """Ask for the rest.  The content of a file id never changes, so what is there counts."""
+    async def _go_on(self, file: BinaryIO) -> bool:
+        """Ask for the rest; whether it is all there now.
+
+        The content of a file id never changes, so what is there counts, unless it is too much.
+        """
         at = file.tell()
         headers = {"range": f"bytes={at}-"} if at else {}
         async with self.http.stream("GET", self.path, headers=headers) as answer:
-            if answer.status_code == 416 and answer.headers.get("content-range") == f"bytes */{at}":
-                return
+            if answer.status_code == 416 and at:
+                if answer.headers.get("content-range") == f"bytes */{at}":
+                    return True
+                self._begin_anew(file, at)
+                return False
             if not answer.is_success:
                 raise refusal(answer.status_code, await answer.aread())
             self._begin(file, at, answer)
             async for piece in answer.aiter_raw():
                 await trio.to_thread.run_sync(_write, file, piece)
                 self.progress(len(piece))
+        return True
 
     def _begin(self, file: BinaryIO, at: int, answer: httpx.Response) -> None:
         if answer.status_code == 206:
@@ -142,9 +149,12 @@ class Download:
             if found is None or int(found[1]) != at:
                 raise ApiError("the server sent another part of the file", status=206)
         elif at:
-            file.seek(0)
-            file.truncate()
-            self.progress(-at)
+            self._begin_anew(file, at)
+
+    def _begin_anew(self, file: BinaryIO, at: int) -> None:
+        file.seek(0)
+        file.truncate()
+        self.progress(-at)
 
     def _put(self, part: pathlib.Path) -> None:
         if self.overwrite:

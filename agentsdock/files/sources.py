@@ -106,10 +106,15 @@ def _opened_path(path: str, descriptor: int) -> str:
 async def read_source(source: Source, digest: "hashlib._Hash") -> AsyncGenerator[bytes, None]:
     """Its bytes, also taken into ``digest``.  Raises NotPublishable if it changes meanwhile."""
     at = 0
-    while piece := await trio.to_thread.run_sync(os.pread, source.descriptor, READ_BYTES, at):
+    while piece := await trio.to_thread.run_sync(_read_piece, source.descriptor, at, digest):
         at += len(piece)
-        digest.update(piece)
         yield piece
     found = os.fstat(source.descriptor)
     if at != source.size or (found.st_size, found.st_mtime_ns) != (at, source.changed_ns):
         raise NotPublishable(f"{source.path} changed while it was copied")
+
+
+def _read_piece(descriptor: int, at: int, digest: "hashlib._Hash") -> bytes:
+    piece = os.pread(descriptor, READ_BYTES, at)
+    digest.update(piece)
+    return piece

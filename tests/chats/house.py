@@ -154,7 +154,7 @@ class House:
         storage = Storage.of(settings.state_dir)
         self.library = Library(settings, store, self.registry, storage, nursery)
         self.authorities = Authorities(settings.state_dir / "authority", "identity")
-        self.authorities.purge()
+        self.authorities.secure()
         launching = Launcher(
             settings,
             store,

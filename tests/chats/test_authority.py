@@ -12,7 +12,7 @@ from agentsdock.model.errors import Forbidden
 @pytest.fixture
 def authorities(tmp_path):
     found = Authorities(tmp_path / "state" / "authority", "server")
-    found.purge()
+    found.secure()
     return found
 
 

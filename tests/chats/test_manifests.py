@@ -2,10 +2,13 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
+import trio
 
 from agentsdock.chats import manifests
+from agentsdock.chats.authority import Grant
 from agentsdock.model.errors import Unprocessable
 
 
@@ -106,3 +109,133 @@ def test_a_place_that_was_left_is_gone_and_things_of_the_agent_stay(place, tmp_p
     assert (place.parent / "notes").exists()
     manifests.purge(tmp_path)
     assert not (tmp_path / "sessions").exists()
+
+
+class Publisher:
+    """Stands for ``Publishing``: notes what it is asked, and when."""
+
+    def __init__(self):
+        self.asked = []
+        self.errors = []
+        self.told = []
+        self.refuse = None
+        self.blocks = False
+        self.registry = self
+        self.live = SimpleNamespace(run=SimpleNamespace(meta={"purpose": "p"}))
+
+    async def publish_new(self, holder, publication_id, entries):
+        await trio.lowlevel.checkpoint()
+        self.asked.append((trio.current_time(), entries))
+        if self.blocks:
+            await trio.sleep_forever()
+        if self.refuse is not None:
+            raise self.refuse
+
+    def get(self, session_id):
+        return self
+
+    async def write(self, chat, drafts):
+        await trio.lowlevel.checkpoint()
+        self.told += drafts
+
+
+class Watched:
+    """A manifest that is found as a test says: one finding for each look, the last for ever."""
+
+    def __init__(self, folder, monkeypatch, *found):
+        self.publisher = Publisher()
+        grant = Grant("sess_1", "run_1", folder / "authority", "secret", "full")
+        self.manifest = manifests.Manifest(self.publisher, folder, grant)
+        self.over = trio.Event()
+        self._found = list(found)
+        # A mock clock does not wait for threads.
+        monkeypatch.setattr(self.manifest, "_look", self._look)
+
+    async def _look(self):
+        await trio.lowlevel.checkpoint()
+        found = self._found.pop(0) if len(self._found) > 1 else self._found[0]
+        if isinstance(found, Exception):
+            raise found
+        return found and manifests.Found(found, (found,))
+
+    async def for_seconds(self, seconds):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.manifest.follow, self.over)
+            await trio.sleep(seconds)
+            self.over.set()
+
+
+@pytest.fixture
+def watched(tmp_path, monkeypatch):
+    return lambda *found: Watched(tmp_path, monkeypatch, *found)
+
+
+async def test_what_still_changes_is_waited_for(watched, autojump_clock):
+    began = trio.current_time()
+    watch = watched("A", "B", None, "C", "C", "C", "C", "D")
+    await watch.for_seconds(10)
+    moments = [(moment - began, entries) for moment, entries in watch.publisher.asked]
+    assert moments == [(3.0, "C"), (5.0, "D")]
+
+
+async def test_what_stands_there_at_the_end_is_published_without_waiting(watched, autojump_clock):
+    watch = watched("A", "B")
+    await watch.for_seconds(0.8)
+    assert [entries for _, entries in watch.publisher.asked] == ["B"]
+    assert watch.publisher.told == []
+
+
+async def test_half_a_list_is_no_error_before_the_end(watched, autojump_clock):
+    watch = watched(Unprocessable("half"), Unprocessable("half"), "A")
+    await watch.for_seconds(5)
+    assert [entries for _, entries in watch.publisher.asked] == ["A"]
+    assert watch.publisher.told == []
+
+
+async def test_a_refusal_is_told_once_at_the_end_and_not_tried_again(watched, autojump_clock):
+    watch = watched("A")
+    watch.publisher.refuse = Unprocessable("a link")
+    await watch.for_seconds(20)
+    assert len(watch.publisher.asked) == 1
+    [draft] = watch.publisher.told
+    assert (draft.type, draft.payload["detail"]) == ("artifact_error", "a link")
+    assert (draft.payload["run_id"], draft.payload["purpose"]) == ("run_1", "p")
+
+
+async def test_a_list_that_was_put_right_is_no_error(watched, autojump_clock):
+    watch = watched(*["A"] * 4, "B")
+    watch.publisher.refuse = Unprocessable("a link")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch.for_seconds, 10)
+        await trio.sleep(2.2)
+        watch.publisher.refuse = None
+    assert [entries for _, entries in watch.publisher.asked] == ["A", "B"]
+    assert watch.publisher.told == []
+
+
+async def test_files_that_take_too_long_do_not_hold_the_end(watched, autojump_clock):
+    watch = watched("A")
+    watch.publisher.blocks = True
+    began = trio.current_time()
+    await watch.for_seconds(0.2)
+    assert trio.current_time() - began == pytest.approx(0.2 + manifests.LAST_SECONDS)
+    assert ["too long" in draft.payload["detail"] for draft in watch.publisher.told] == [True]
+
+
+async def test_who_leaves_waits_for_nothing(watched, autojump_clock):
+    watch = watched("A")
+    watch.publisher.blocks = True
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch.for_seconds, 3)
+        await trio.sleep(2.9)
+        watch.manifest.leave()
+    assert trio.current_time() - began == pytest.approx(3)
+    assert watch.publisher.told == []
+
+
+async def test_a_bug_in_it_does_not_end_the_turn(watched, autojump_clock):
+    watch = watched("A")
+    watch.publisher.refuse = RuntimeError("a bug")
+    await watch.for_seconds(3)
+    assert watch.publisher.told == []

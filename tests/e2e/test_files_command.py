@@ -77,6 +77,9 @@ def test_a_download_goes_on_with_what_is_there(command, chat, here):
         command("get", chat, "a.bin", "-o", "got", "--force")
         assert (here / "got" / "a.bin").read_bytes() == bytes(10) + data[10:]
         assert not part.exists()
+    part.write_bytes(data + b"too much")
+    command("get", chat, "a.bin", "-o", "got", "--force")
+    assert (here / "got" / "a.bin").read_bytes() == data
 
 
 @pytest.mark.parametrize("args", [["get", "sess_0", "a"], ["upload", "sess_0", "a"], ["list", "s"]])

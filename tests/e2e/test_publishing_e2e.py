@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
+import sys
 import textwrap
 
 import pytest
+import trio
 from chaos.cli_program import install_cli
 from test_forks_e2e import fork
 from test_timeline_e2e import get, played
@@ -240,6 +242,14 @@ async def test_leftover_authorities_are_gone_at_the_next_start(environment, tmp_
     (folder / "run_old.json").write_text("{}")
     with running_server(tmp_path / "state", environment):
         assert list(folder.iterdir()) == []
+        # Those of this server's turns are no leftovers for another one that must not start here.
+        (folder / "run_now.json").write_text("{}")
+        command = [sys.executable, "-m", "agentsdock", "serve", "--port", "0"]
+        second = await trio.run_process(
+            [*command, "--state-dir", str(tmp_path / "state")], check=False, capture_stderr=True
+        )
+        assert b"another server" in second.stderr
+        assert [file.name for file in folder.iterdir()] == ["run_now.json"]
 
 
 async def test_an_authority_folder_that_leads_elsewhere_stops_the_start(environment, tmp_path):
