@@ -7,6 +7,7 @@
 # installed by the same install.sh: compared again, compiled, imported, checked for health, and
 # rolled back if need be.  Its status is ours.
 set -eu
+unset CDPATH
 
 fail() {
     printf 'agentsdock: %s\n' "$*" >&2

@@ -7,6 +7,7 @@
 # Nothing of an archive is executed, and it is not unpacked, before its signature or its SHA-256
 # was found right.  The options are those of packaging/install.py: see --help.
 set -eu
+unset CDPATH
 umask 022
 
 DOWNLOAD_SECONDS=900

@@ -2,6 +2,7 @@
 # Removes agentsdock; chats, files and token are kept unless --purge-state is given.
 # Without --prefix it removes the installation that it lies in, else the usual one.
 set -eu
+unset CDPATH
 
 here=$(cd -P "$(dirname -- "$0")" && pwd -P)
 above=$(dirname -- "$(dirname -- "$here")")

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import environments
-from network import Address, instance, is_free, nearby, owner, unhealthy, wait_healthy
+from network import Address, health, instance, is_free, nearby, owner, unhealthy, wait_healthy
 from prefix import (
     DEFAULT_PORT,
     Installed,
@@ -151,8 +151,12 @@ class Installer:
         say(f"agentsdock {wanted} (now: {current.version if current else 'not installed'})")
         say(f"  prefix   {self.prefix.root}")
         say(f"  state    {self.state.root}")
-        say(f"  address  {self._address()}")
+        say(f"  address  {self._wanted_address()}")
         say(f"  service  {self.service.name}")
+        with contextlib.suppress(OSError, ValueError):
+            found = health(self._address(), self.state.token(self.settings))
+            if found.get("active_count") and found.get("state_dir") == str(self.state.root):
+                say(f"  turns    {found['active_count']} running: they end as server_shutdown")
 
     def _ask(self) -> None:
         if self.options.non_interactive or not sys.stdin.isatty():
@@ -164,14 +168,18 @@ class Installer:
         if not agreed:
             raise InstallError("nothing was changed")
 
-    def _address(self) -> Address:
+    def _wanted_address(self) -> Address:
         """By option, else as it was, else the usual."""
-        bind = self.options.bind or self.settings.get("AGENTSDOCK_AGENT_BIND", "127.0.0.1")
-        port = self.options.port or self.settings.get("AGENTSDOCK_AGENT_PORT", DEFAULT_PORT)
-        try:
-            return Address(bind, int(port))
-        except ValueError:
-            raise InstallError(f"AGENTSDOCK_AGENT_PORT is {port!r}, which is no port") from None
+        address = self._address()
+        return Address(self.options.bind or address.bind, self.options.port or address.port)
+
+    def _address(self) -> Address:
+        """What the settings say: those of the release that is started."""
+        bind = self.settings.get("AGENTSDOCK_AGENT_BIND", "127.0.0.1")
+        port = self.settings.get("AGENTSDOCK_AGENT_PORT", str(DEFAULT_PORT))
+        if not port.isdecimal():
+            raise InstallError(f"AGENTSDOCK_AGENT_PORT is {port!r}, which is no port")
+        return Address(bind, int(port))
 
     # -- a release
 
@@ -229,7 +237,7 @@ class Installer:
 
     def _settle(self) -> dict[str, str]:
         """The settings as they should be: a port that is ours or free, the rest as told."""
-        address = self._address()
+        address = self._wanted_address()
         changed = str(address.port) != self.settings.get("AGENTSDOCK_AGENT_PORT")
         if changed and not is_free(address):
             free = nearby(address)

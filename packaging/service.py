@@ -177,7 +177,11 @@ class Systemd:
             self._ctl("stop", UNIT)
 
     def alive(self) -> bool:
-        return self._ctl("is-active", UNIT, check=False) in ("active", "activating", "reloading")
+        """A server that failed and waits for its next try does not count."""
+        states = self._ctl("show", UNIT, "--property=ActiveState,SubState", check=False)
+        found = dict(line.partition("=")[::2] for line in states.splitlines())
+        living = found.get("ActiveState") in ("active", "activating", "reloading")
+        return living and found.get("SubState") != "auto-restart"
 
     def log_tail(self) -> str:
         try:
@@ -268,10 +272,12 @@ class Launchd:
             time.sleep(0.5)
 
     def alive(self) -> bool:
+        """A server that was taken and not yet started counts; one that failed does not."""
         domain = self._loaded_in()
-        return bool(domain) and "state = running" in run(
-            ["launchctl", "print", f"{domain}/{LABEL}"], check=False
-        )
+        if domain is None:
+            return False
+        said = run(["launchctl", "print", f"{domain}/{LABEL}"], check=False)
+        return "state = running" in said or "last exit code = (never exited)" in said
 
     def log_tail(self) -> str:
         return tail(self.prefix.log_file)

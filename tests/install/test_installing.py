@@ -6,10 +6,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import apsw
+import environments
+import install
+import prefix
 import pytest
+import runtime_manifest
 from homes import Home, make_checkout
 
 from agentsdock.store.schema import MIGRATIONS
@@ -197,7 +202,9 @@ def test_a_release_that_cannot_be_imported_never_stops_the_old_one(first, releas
 
 
 def test_a_release_that_dies_after_its_migration_is_rolled_back_with_its_data(first, releases):
-    ended = first.install(releases("2 dying"))
+    settings = (first.prefix / "settings.env").read_text()
+    ended = first.install(releases("2 dying"), "--port", free_port())
+    assert (first.prefix / "settings.env").read_text() == settings
     assert ended.returncode == 1
     assert "ended instead of answering" in ended.stderr
     assert "1.0.0 is back and answers" in ended.stdout
@@ -292,6 +299,35 @@ def test_a_server_of_somebody_elses_making_is_not_fought(first, releases):
     finally:
         process.terminate()
         process.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a folder that nobody can write to")
+@pytest.mark.parametrize("kind", ["read-only", "below a file"])
+def test_where_nothing_can_be_written_the_place_is_named(home, checkout, kind):
+    place = {"read-only": "/sys/agentsdock", "below a file": f"{home.stub}/calls/prefix"}[kind]
+    words = ["sh", checkout / "install.sh", "--prefix", place, "--state-dir", home.state]
+    ended = home.run(words)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"agentsdock: {place}")
+    assert not home.state.exists()
+
+
+def test_a_copy_that_is_damaged_or_for_another_python_is_not_used(home, checkout, monkeypatch):
+    monkeypatch.setenv("HOME", str(home.root))
+    monkeypatch.setattr(install, "SOURCE", checkout)
+    installer = install.Installer(install.parser().parse_args([f"--prefix={home.prefix}"]))
+    release = runtime_manifest.release_of(checkout)
+    assert not installer._is_there(release)
+    place = installer.prefix.release_dir(release.id)
+    shutil.copytree(checkout, place)
+    key = environments.key_of(checkout)
+    prefix.Installed(release.id, release.version, 1, key).write(place)
+    assert installer._is_there(release)
+    prefix.Installed(release.id, release.version, 1, "other-py3.0").write(place)
+    assert not installer._is_there(release)
+    prefix.Installed(release.id, release.version, 1, key).write(place)
+    (place / "agentsdock/app.py").write_text("")
+    assert not installer._is_there(release)
 
 
 def test_without_a_service_a_release_is_checked_and_left_to_its_user(first, releases):

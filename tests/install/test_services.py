@@ -123,6 +123,36 @@ def test_the_users_own_manager_is_found_over_ssh(tmp_path, calls, monkeypatch, g
     assert len(asked) == (1 if given is None else 2)
 
 
+@pytest.mark.parametrize(
+    ("said", "alive"),
+    [
+        ("ActiveState=active\nSubState=running", True),
+        ("ActiveState=activating\nSubState=start", True),
+        ("ActiveState=activating\nSubState=auto-restart", False),
+        ("ActiveState=failed\nSubState=failed", False),
+        ("ActiveState=inactive\nSubState=dead", False),
+        ("", False),
+    ],
+)
+def test_a_unit_that_waits_for_its_next_try_is_not_alive(tmp_path, calls, said, alive):
+    calls[1]["systemctl --user show agentsdock.service"] = said
+    assert Systemd(Prefix(tmp_path)).alive() is alive
+
+
+@pytest.mark.parametrize(
+    ("said", "alive"),
+    [
+        ("state = running\nlast exit code = 1", True),
+        ("state = spawn scheduled\nlast exit code = (never exited)", True),
+        ("state = spawn scheduled\nlast exit code = 2", False),
+        (InstallError("Could not find service"), False),
+    ],
+)
+def test_an_agent_that_has_failed_is_not_alive(tmp_path, calls, said, alive):
+    calls[1]["launchctl print"] = said
+    assert Launchd(Prefix(tmp_path)).alive() is alive
+
+
 def test_the_unit_of_another_installation_is_left_alone(tmp_path, calls):
     Systemd(Prefix(tmp_path / "one")).install()
     with pytest.raises(InstallError, match="another installation"):
