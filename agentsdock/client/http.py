@@ -7,7 +7,7 @@ import contextlib
 import pathlib
 import secrets
 import urllib.parse
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -208,14 +208,14 @@ class Client:
     ) -> Json:
         """Send an open file from its beginning; its record."""
         form = Upload.of(file, name)
-        reply = await self._answer(
+        reply = await self._call(
             "POST",
             f"{_path(session_id)}/files",
             content=form.body(progress),
             headers=form.headers,
             timeout=UPLOAD_TIMEOUT,
         )
-        record: Json = reply.json()["file"]
+        record: Json = reply["file"]
         return record
 
     async def download(
@@ -262,16 +262,8 @@ class Client:
         if failure is not None:
             raise failure
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: Json | None = None,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Json:
-        reply = await self._answer(method, path, json=json, params=params, headers=headers)
+    async def _call(self, method: str, path: str, **options: Any) -> Json:
+        reply = await self._answer(method, path, **options)
         try:
             body: Json = reply.json()
         except ValueError as error:

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import sys
 import textwrap
 
@@ -18,17 +19,30 @@ from agentsdock.web.agents import read_publication
 from agentsdock.web.parsing import Body
 
 
-@pytest.fixture
-def environment(tmp_path):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "work").mkdir()
+@pytest.fixture(scope="module")
+def live_server(tmp_path_factory):
+    """One for all of these tests: each has chats of its own."""
+    folder = tmp_path_factory.mktemp("publishing")
+    (folder / "bin").mkdir()
+    (folder / "work").mkdir()
     cli = pathlib.Path(__file__).with_name("publishing_cli.py")
-    return {
-        "CURSOR_BIN": str(install_cli(tmp_path / "bin", cli)),
+    environment = {
+        "CURSOR_BIN": str(install_cli(folder / "bin", cli)),
         "AGENTSDOCK_BACKEND": "cursor",
-        "AGENTSDOCK_AGENT_CWD": str(tmp_path / "work"),
+        "AGENTSDOCK_AGENT_CWD": str(folder / "work"),
         "AGENTSDOCK_STOP_GRACE_SECONDS": "0.2",
     }
+    with running_server(folder / "state", environment, token="publishing-7") as server:
+        yield server
+
+
+@pytest.fixture
+def work(live_server):
+    """Where the agents work, empty."""
+    folder = live_server.state_dir.with_name("work")
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return folder
 
 
 async def ran(house, code):
@@ -40,7 +54,7 @@ async def ran(house, code):
     return chat, run, json.loads(end["result_text"]), events
 
 
-async def test_files_of_a_turn_are_in_its_chat_before_it_ends(house, tmp_path):
+async def test_files_of_a_turn_are_in_its_chat_before_it_ends(house, work):
     chat, run, [(status, out, err)], events = await ran(
         house,
         """
@@ -65,14 +79,14 @@ async def test_files_of_a_turn_are_in_its_chat_before_it_ends(house, tmp_path):
     url = f"/api/sessions/{chat}/files/{artifacts[0]['artifact']['id']}"
     assert (await house.http.get(url)).text == "hello"
     link = await house.http.get(
-        f"/api/sessions/{chat}/links/file", params={"target": str(tmp_path / "work" / "a.txt")}
+        f"/api/sessions/{chat}/links/file", params={"target": str(work / "a.txt")}
     )
     assert link.text == "hello"
     child = (await fork(house, chat))["session"]["id"]
     assert len((await get(house, f"/api/sessions/{child}/files"))["files"]) == 2
 
 
-async def test_a_repeat_gets_the_first_receipts_and_other_files_do_not(house):
+async def test_a_repeat_gets_the_first_receipts_and_other_files_do_not(house, work):
     _, _, [first, again, changed], events = await ran(
         house,
         """
@@ -89,7 +103,7 @@ async def test_a_repeat_gets_the_first_receipts_and_other_files_do_not(house):
     assert sum(event["type"] == "artifact_created" for event in events) == 1
 
 
-async def test_an_improved_file_is_handed_out_again(house):
+async def test_an_improved_file_is_handed_out_again(house, work):
     _, _, told, events = await ran(
         house,
         """
@@ -102,7 +116,7 @@ async def test_an_improved_file_is_handed_out_again(house):
     assert sum(event["type"] == "artifact_created" for event in events) == 2
 
 
-async def test_a_turn_ends_well_whatever_the_agent_does_to_its_authority(house):
+async def test_a_turn_ends_well_whatever_the_agent_does_to_its_authority(house, work):
     _, _, told, _ = await ran(
         house,
         """
@@ -115,7 +129,9 @@ async def test_a_turn_ends_well_whatever_the_agent_does_to_its_authority(house):
     assert told == ["done"]
 
 
-async def test_paths_that_lead_elsewhere_refuse_the_whole_batch(house, tmp_path):
+async def test_paths_that_lead_elsewhere_refuse_the_whole_batch(house, tmp_path, work):
+    files = house.server.state_dir / "files"
+    before = len(os.listdir(files))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "secret").write_text("secret")
     _, _, told, events = await ran(
@@ -141,12 +157,12 @@ async def test_paths_that_lead_elsewhere_refuse_the_whole_batch(house, tmp_path)
     assert all(status == 1 and refused for _, status, refused in told[:-1]), told
     assert told[-1][1] == 0
     assert sum(event["type"] == "artifact_created" for event in events) == 1
-    assert len(os.listdir(tmp_path / "state" / "files")) == 1
+    assert len(os.listdir(files)) == before + 1
 
 
-async def test_the_capability_counts_for_its_own_chat_and_run_only(house, tmp_path):
+async def test_the_capability_counts_for_its_own_chat_and_run_only(house, work):
     other = await house.chat()
-    folder = tmp_path / "state" / "cross_chat_authority"
+    folder = house.server.state_dir / "cross_chat_authority"
     chat, run, [path, content, mode, foreign, proxied], _ = await ran(
         house,
         f"""
@@ -170,10 +186,10 @@ async def test_the_capability_counts_for_its_own_chat_and_run_only(house, tmp_pa
     assert folder.stat().st_mode & 0o777 == 0o700
     assert foreign == [1, True]
     assert proxied == 0
-    assert list(folder.iterdir()) == []
+    assert not pathlib.Path(path).exists()
     late = await house.http.post(
         f"/api/agent/sessions/{chat}/artifacts",
-        json={"publication_id": "late", "files": [str(tmp_path / "work" / "a.txt")]},
+        json={"publication_id": "late", "files": [str(work / "a.txt")]},
         headers={"X-AgentsDock-Provider-Capability": authority["capability"]},
     )
     assert late.status_code == 403
@@ -184,7 +200,7 @@ async def test_the_capability_counts_for_its_own_chat_and_run_only(house, tmp_pa
     assert without.status_code == 403
 
 
-async def test_the_helper_refuses_what_could_betray_it(house):
+async def test_the_helper_refuses_what_could_betray_it(house, work):
     _, _, told, events = await ran(
         house,
         """
@@ -236,11 +252,11 @@ def test_a_body_may_name_files_in_two_ways():
     assert [(entry.path, entry.title) for entry in entries] == [("/a", None), ("/b", "B")]
 
 
-async def test_leftover_authorities_are_gone_at_the_next_start(environment, tmp_path):
+async def test_leftover_authorities_are_gone_at_the_next_start(tmp_path):
     folder = tmp_path / "state" / "cross_chat_authority"
     folder.mkdir(parents=True)
     (folder / "run_old.json").write_text("{}")
-    with running_server(tmp_path / "state", environment):
+    with running_server(tmp_path / "state"):
         assert list(folder.iterdir()) == []
         # Those of this server's turns are no leftovers for another one that must not start here.
         (folder / "run_now.json").write_text("{}")
@@ -252,12 +268,12 @@ async def test_leftover_authorities_are_gone_at_the_next_start(environment, tmp_
         assert [file.name for file in folder.iterdir()] == ["run_now.json"]
 
 
-async def test_an_authority_folder_that_leads_elsewhere_stops_the_start(environment, tmp_path):
+async def test_an_authority_folder_that_leads_elsewhere_stops_the_start(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "precious").write_text("x")
     (tmp_path / "state" / "cross_chat_authority").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ServerNotReady, match="cannot use"):  # noqa: SIM117
-        with running_server(tmp_path / "state", environment):
+        with running_server(tmp_path / "state"):
             pass
     assert (tmp_path / "elsewhere" / "precious").exists()
