@@ -72,7 +72,10 @@ class Manifest:
     async def follow(self, over: trio.Event) -> None:
         try:
             with self._scope:
-                await self._watch(over)
+                async with trio.open_nursery() as watching:
+                    watching.start_soon(self._watch)
+                    await over.wait()
+                    watching.cancel_scope.cancel()
                 with trio.move_on_after(LAST_SECONDS) as last:
                     await self._finish()
                 if last.cancelled_caught:
@@ -83,13 +86,11 @@ class Manifest:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(_clear, self._path)
 
-    async def _watch(self, over: trio.Event) -> None:
+    async def _watch(self) -> None:
         seen: Signature | None = None
         since = 0.0
-        while not over.is_set():
-            with trio.move_on_after(LOOK_SECONDS):
-                await over.wait()
-                return
+        while True:
+            await trio.sleep(LOOK_SECONDS)
             try:
                 found = await self._look()
             except Unprocessable:
@@ -117,11 +118,12 @@ class Manifest:
             await self._tell(self._refusal)
 
     async def _look(self) -> Found | None:
-        """Raises Unprocessable."""
-        return await trio.to_thread.run_sync(_read, self._state_dir, self._path)
+        """Raises Unprocessable.  A listed file may be one that nobody can look at, for ever."""
+        return await trio.to_thread.run_sync(
+            _read, self._state_dir, self._path, abandon_on_cancel=True
+        )
 
     async def _publish(self, found: Found) -> None:
-        self._tried = found.signature
         self._refusal = None
         publication_id = f"manifest-{self._holder.run_id}-{self._published + 1}"
         try:
@@ -132,6 +134,7 @@ class Manifest:
             self._refusal = error.message
         else:
             self._published += 1
+        self._tried = found.signature
 
     async def _tell(self, why: str) -> None:
         chat = self._publishing.registry.get(self._holder.session_id)

@@ -234,6 +234,26 @@ async def test_who_leaves_waits_for_nothing(watched, autojump_clock):
     assert watch.publisher.told == []
 
 
+async def test_files_that_nobody_can_look_at_do_not_hold_the_end(watched, autojump_clock):
+    watch = watched("A")
+    watch.manifest._look = trio.sleep_forever
+    began = trio.current_time()
+    await watch.for_seconds(3)
+    assert trio.current_time() - began == pytest.approx(3 + manifests.LAST_SECONDS)
+    assert len(watch.publisher.told) == 1
+
+
+async def test_what_was_being_copied_when_the_turn_ended_is_copied_then(watched, autojump_clock):
+    watch = watched("A")
+    watch.publisher.blocks = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch.for_seconds, 3)
+        await trio.sleep(2.9)
+        watch.publisher.blocks = False
+    assert [entries for _, entries in watch.publisher.asked] == ["A", "A"]
+    assert watch.publisher.told == []
+
+
 async def test_a_bug_in_it_does_not_end_the_turn(watched, autojump_clock):
     watch = watched("A")
     watch.publisher.refuse = RuntimeError("a bug")

@@ -322,7 +322,7 @@ def test_a_plain_request_for_a_socket_is_told_what_it_is(client, chat):
 
 @each([op for op in http if op.method == "get"])
 def test_head_answers_as_get_does_without_a_body(client, chat, op):
-    if op.path == "/api/health":
+    if op.path in ("/api/health", "/metrics"):
         return  # its numbers change from one moment to the next
     query = dict.fromkeys(op.required_query, "xx")
     got = client.get(place(op, chat), params=query)
