@@ -1,7 +1,6 @@
 """Scratch homes to install into, and releases to install."""
 
 import contextlib
-import json
 import os
 import pathlib
 import shutil
@@ -55,14 +54,13 @@ class Home:
         (self.stub / "calls").touch()
         self.seed()
 
-    def bring(self, checkout):
+    def bring(self, checkout, schema):
         """Put a release beside the active one, as an installation does that is not finished."""
         home = prefix.Prefix(self.prefix)
         release = runtime_manifest.release_of(checkout)
         key = environments.provide(home, checkout)
         staging = environments.stage(home, checkout, release, key)
-        known = json.loads(environments.check(staging))
-        prefix.Installed(release.id, release.version, known["schema"], key).write(staging)
+        prefix.Installed(release.id, release.version, schema, key).write(staging)
         staging.rename(home.release_dir(release.id))
 
     def tool(self, name, script):

@@ -10,7 +10,7 @@ import tarfile
 
 import package_release
 import pytest
-from homes import Home
+from homes import ROOT, Home
 
 
 @pytest.fixture(scope="module")
@@ -137,17 +137,36 @@ def hostile(name, kind=tarfile.REGTYPE, target=""):
         hostile("agentsdock-0/a/below-a-file"),
     ],
 )
-def test_a_hostile_member_is_refused_and_nothing_is_installed(shared, checkout, tmp_path, add):
+def test_a_hostile_member_is_refused_and_nothing_outside_is_written(tmp_path, monkeypatch, add):
+    bad = hostile_archive(tmp_path, add)
+    target = tmp_path / "inner/tree"
+    monkeypatch.setattr("sys.argv", ["-", str(bad), str(target)])
+    _, _, after = (ROOT / "install.sh").read_text().partition("<<'PROGRAM'")
+    program = after.partition("\n")[2].partition("\nPROGRAM\n")[0]
+    with pytest.raises(SystemExit) as refused:
+        exec(compile(program, "unpack", "exec"), {})
+    assert isinstance(refused.value.code, str)
+    assert not os.path.exists("/tmp/agentsdock-absolute")
+    assert {path.name for path in tmp_path.iterdir()} <= {"bad.tar.gz", "inner"}
+    assert not list(tmp_path.rglob("outside"))
+
+
+def hostile_archive(folder, add):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as packed:
         hostile("agentsdock-0/a")(packed)
         add(packed)
-    bad = tmp_path / "bad.tar.gz"
+    bad = folder / "bad.tar.gz"
     bad.write_bytes(gzip.compress(out.getvalue()))
+    return bad
+
+
+def test_the_installer_says_what_is_wrong_with_a_hostile_archive(shared, checkout, tmp_path):
+    bad = hostile_archive(tmp_path, hostile("agentsdock-0/link", tarfile.SYMTYPE, "/etc/passwd"))
     ended = dry_run(shared, checkout, "--archive", bad, "--sha256", sha256(bad))
     assert ended.returncode == 1
+    assert "not a regular file: agentsdock-0/link" in ended.stderr
     assert "is not unpacked" in ended.stderr
-    assert not os.path.exists("/tmp/agentsdock-absolute")
 
 
 @pytest.mark.parametrize("cut", [20, 5000])

@@ -79,7 +79,7 @@ def template(releases, tmp_path_factory):
     assert ended.returncode == 0, ended.stdout + ended.stderr
     home.close()
     for name in ("2 migrating", "2 dying"):
-        home.bring(releases(name))
+        home.bring(releases(name), SCHEMA + 1)
     return home
 
 
@@ -338,15 +338,14 @@ def test_without_a_service_a_release_is_checked_and_left_to_its_user(first, rele
     assert refused.returncode == 1
     assert "loginctl enable-linger" in refused.stderr
     assert sorted(first.prefix.rglob("*")) == before
+    ended = first.install(releases("2 dying"), "--no-service")
+    assert ended.returncode == 1
+    assert "1.0.0 is back and answers" in ended.stdout
+    assert schema_of(first) == SCHEMA
+    assert not (first.state / "server.json").exists()
     ended = first.install(releases("2 migrating"), "--no-service")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"{first.prefix}/bin/agentsdock serve" in ended.stdout
-    assert not (first.state / "server.json").exists()
+    assert version_of(first.current) == "2.0.0"
     assert schema_of(first) == SCHEMA + 1
-    checked = first.current
-    first.bring(releases("2 dying"))
-    ended = first.install(releases("2 dying"), "--no-service")
-    assert ended.returncode == 1
-    assert "is back and answers" in ended.stdout
-    assert first.current == checked
     assert not (first.state / "server.json").exists()
