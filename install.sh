@@ -4,6 +4,7 @@
 #   install.sh [--archive FILE | --url URL] [--public-key FILE] [--sha256 HEX] [options]
 #
 # Without an archive it installs the tree that it lies in: an unpacked release or a checkout.
+# The prefix is --prefix, else that of the installation that it lies in, else the usual one.
 # Nothing of an archive is executed, and it is not unpacked, before its signature or its SHA-256
 # was found right.  The options are those of packaging/install.py: see --help.
 set -eu
@@ -142,8 +143,9 @@ archive=''
 url=''
 key=''
 sha256=''
-prefix=$HOME/.local/share/agentsdock
 tree=$(cd -P "$(dirname -- "$0")" && pwd -P)
+prefix=$(dirname -- "$(dirname -- "$tree")")
+[ -f "$prefix/.agentsdock" ] || prefix=$HOME/.local/share/agentsdock
 
 # Takes our own options out of "$@"; the others, in their order, go on to install.py.
 count=$#
@@ -165,7 +167,7 @@ while [ "$count" -gt 0 ]; do
         --url) url=$given ;;
         --public-key) key=$given ;;
         --sha256) sha256=$given ;;
-        --prefix) prefix=$given; set -- "$@" --prefix "$given" ;;
+        --prefix) prefix=$given ;;
         *) set -- "$@" "$option" ;;
     esac
 done
@@ -184,4 +186,4 @@ if [ -n "$archive" ]; then
     [ -z "$key" ] || set -- "$@" --trust-key "$key"
 fi
 [ -f "$tree/MANIFEST" ] || need git git git git
-"$python" -B -s "$tree/packaging/install.py" "$@"
+"$python" -B -s "$tree/packaging/install.py" --prefix "$prefix" "$@"

@@ -151,6 +151,11 @@ def test_a_fresh_installation_serves_and_is_private(releases, tmp_path):
         command = home.root / ".local/bin/agentsdock"
         assert home.run([command, "token", "show"]).stdout.strip() == token
         assert home.run([command, "sessions"]).returncode == 0
+        # A manager starts it with a bare PATH; it looks for CLIs where the shell did.
+        pid = json.loads((home.state / "server.json").read_text())["pid"]
+        with contextlib.suppress(FileNotFoundError):
+            environ = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            assert f"PATH={home.environ['PATH']}".encode() in environ
         calls = (home.stub / "calls").read_text()
         assert "enable agentsdock.service" in calls
         # A second run finds everything as it should be and leaves the server alone.
@@ -182,7 +187,7 @@ def test_an_update_that_migrates_and_the_way_back(first, releases):
     older = first.install(releases("1"))
     assert older.returncode == 1
     assert "older" in older.stderr
-    back = ["sh", first.prefix / "current/install.sh", "--prefix", first.prefix, "--rollback"]
+    back = ["sh", first.prefix / "current/install.sh", "--rollback"]
     refused = first.run(back)
     assert refused.returncode == 1
     assert "--with-snapshot" in refused.stderr
