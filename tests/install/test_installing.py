@@ -1,7 +1,9 @@
 """Installations in a scratch home, with real servers and a stand-in for systemd."""
 
 import contextlib
+import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
