@@ -119,6 +119,8 @@ class Manifest:
 
     async def _look(self) -> Found | None:
         """Raises Unprocessable.  A listed file may be one that nobody can look at, for ever."""
+        if not _is_there(self._path):
+            return None  # As for nearly every turn: no thread for that.
         return await trio.to_thread.run_sync(
             _read, self._state_dir, self._path, abandon_on_cancel=True
         )
@@ -151,6 +153,10 @@ class Manifest:
             await self._publishing.registry.write(chat, [Draft("artifact_error", told)])
         except StoreError as error:
             log.warning("refused manifest not told of", chat=chat.id, error=str(error))
+
+
+def _is_there(path: pathlib.Path) -> bool:
+    return os.path.lexists(path)
 
 
 def _make_place(state_dir: pathlib.Path, path: pathlib.Path) -> None:

@@ -409,6 +409,17 @@ async def test_an_ending_that_cannot_be_put_into_words_is_an_error_of_ours(house
     assert process.closed.is_set()
 
 
+async def test_an_ending_that_fails_is_an_error_of_ours_by_its_own_name(house, autojump_clock):
+    chat = await house.new()
+    await house.post(chat)
+    await house.launcher.next()
+    house.registry.require(chat).live.runner.machine.finish = lambda end: 1 // 0
+    await house.stop(chat)
+    ending = await house.terminal(chat)
+    assert ending["code"] == "internal_error"
+    assert ending["message"].startswith("ZeroDivisionError in the server")
+
+
 async def test_a_bug_in_what_is_learned_from_a_turn_harms_no_other(house, autojump_clock):
     chat, other = await house.new(), await house.new()
     house.runtimes.record_success = None

@@ -355,12 +355,17 @@ def conversation(events):
     return shown
 
 
+async def write(client, events):
+    """One after the other: nothing of a run follows its end."""
+    for event in events:
+        await client.tell(event)
+
+
 async def rebuild(folder, events, cut, limit):
     """By semantic pages from the newest back, while the rest of the chat is being written."""
     async with living(folder) as client, trio.open_nursery() as nursery:
         await client.tell(*events[:cut])
-        for event in events[cut:]:
-            nursery.start_soon(client.tell, event)
+        nursery.start_soon(write, client, events[cut:])
         page = await client.page(limit=limit)
         latest, seen = page["latest_seq"], page["events"]
         assert all(event["seq"] <= latest for event in seen)
