@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check chaos crash-matrix bench lock clean
+.PHONY: demo test check chaos crash-matrix bench lock clean pictures
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,10 @@ chaos: $(VENV)/.dev
 # Kills the server at every commit and writes down what is left: docs/crash-matrix.md.
 crash-matrix: $(VENV)/.dev
 	$(BIN)/python tests/chaos/crash_matrix.py
+
+# The pictures of the README.
+pictures: $(VENV)/.dev
+	AGENTSDOCK_PICTURES=1 $(BIN)/python -m pytest tests/page/test_page_pictures.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

@@ -55,7 +55,7 @@ def signed_in(browser, site):
         page.goto(site.url)
         page.get_by_label("Token").fill(TOKEN)
         page.get_by_role("button", name="Sign in").click()
-        page.get_by_role("heading", name="What shall be done?").wait_for()
+        page.get_by_role("heading", name="What should be done?").wait_for()
         return context.storage_state()
 
 
@@ -72,12 +72,19 @@ def open_page(browser, site, signed_in):
         page = context.new_page()
         page.foreign = []
         page.problems = []
+        page.answered = []
         page.on(
             "request",
             lambda request: (
                 None
                 if request.url.startswith((site.url, site.url.replace("http", "ws")))
                 else page.foreign.append(request.url)
+            ),
+        )
+        page.on(
+            "response",
+            lambda answer: (
+                None if answer.url.startswith(site.url) else page.answered.append(answer.url)
             ),
         )
         page.on("pageerror", lambda error: page.problems.append(str(error)))

@@ -55,13 +55,15 @@ def main() -> int:
     cursor = fake_agent.Cursor(fake_agent.conversation(args))
     if fake_agent.probe_answer("cursor-agent", args, cursor.session_id) is not None:
         return finished(fake_agent.main())
-    orders = fake_agent.Orders(fake_agent.read_prompt(args))
-    if not (orders.word("show") or orders.word("say")):
+    prompt = "\n".join(args)
+    orders = fake_agent.Orders(prompt)
+    scene = orders.word("show") or next((SAID[words] for words in SAID if words in prompt), "")
+    if not (scene or orders.word("say")):
         return finished(fake_agent.main())
     say(*cursor.init())
     text = "done"
-    if orders.word("show"):
-        text = SCENES[orders.word("show")](cursor)
+    if scene:
+        text = SCENES[scene](cursor)
     if orders.word("say"):
         text = pathlib.Path(orders.word("say")).read_text(encoding="utf-8")
         say(*cursor.text(text))
@@ -104,7 +106,19 @@ def marks(cursor: fake_agent.Cursor) -> str:
     return "done"
 
 
-SCENES = {"work": work, "plan": plan, "marks": marks}
+def wait(cursor: fake_agent.Cursor) -> str:
+    think(cursor, "The nightly job starts at two, but the backup holds the lock until three")
+    shell(cursor, "journalctl -u nightly --since yesterday", "02:00 waiting for the lock\n", 0)
+    call(cursor, "read", {"path": "jobs/nightly.py"}, {"content": "..."})
+    say(*cursor.text("The job waits for the backup. I am looking for who takes the lock first."))
+    begin(cursor, "shell", {"command": "grep -rn 'lock(' jobs backup | head"})
+    while True:
+        signal.pause()
+
+
+SCENES = {"work": work, "plan": plan, "marks": marks, "wait": wait}
+SAID = {"gives up too early": "work", "into the database": "plan", "and then wait": "wait"}
+"""Scenes that are asked for in plain words, for pictures."""
 _numbers = iter(range(10**6))
 
 
@@ -124,12 +138,18 @@ def call(cursor: fake_agent.Cursor, tool: str, args: dict, done: dict) -> None:
 
 
 def _call(cursor: fake_agent.Cursor, tool: str, args: dict, outcome: dict) -> None:
-    fields = {"call_id": f"call-{next(_numbers)}"}
+    fields = begin(cursor, tool, args)
     name = f"{tool}ToolCall"
-    say(cursor._line("tool_call", subtype="started", tool_call={name: {"args": args}}, **fields))
     time.sleep(0.01)
     done = {name: {"args": args, "result": outcome}}
     say(cursor._line("tool_call", subtype="completed", tool_call=done, **fields))
+
+
+def begin(cursor: fake_agent.Cursor, tool: str, args: dict) -> dict:
+    fields = {"call_id": f"call-{next(_numbers)}"}
+    began = {f"{tool}ToolCall": {"args": args}}
+    say(cursor._line("tool_call", subtype="started", tool_call=began, **fields))
+    return fields
 
 
 def say(*events: "fake_agent.Event") -> None:

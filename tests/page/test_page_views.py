@@ -25,12 +25,12 @@ def test_the_token_is_asked_once_and_kept_where_no_script_sees_it(site, open_pag
     page.get_by_text("This is not the token of this server.").wait_for()
     page.get_by_label("Token").fill(TOKEN)
     page.keyboard.press("Enter")
-    page.get_by_role("heading", name="What shall be done?").wait_for()
+    page.get_by_role("heading", name="What should be done?").wait_for()
     assert page.evaluate("document.cookie") == ""
     assert TOKEN not in page.content()
     assert not page.evaluate("JSON.stringify(localStorage)").count(TOKEN)
     page.reload()
-    page.get_by_role("heading", name="What shall be done?").wait_for()
+    page.get_by_role("heading", name="What should be done?").wait_for()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_label("Token").wait_for()
 
@@ -168,7 +168,7 @@ def test_a_chat_is_renamed_pinned_forked_archived_and_deleted(site, open_page):
     assert page.get_by_label("Message", exact=True).is_disabled()
     act("Delete")
     page.get_by_role("button", name="Delete", exact=True).click()
-    page.get_by_role("heading", name="What shall be done?").wait_for()
+    page.get_by_role("heading", name="What should be done?").wait_for()
 
 
 def test_the_folder_of_a_new_chat_is_completed(site, open_page):

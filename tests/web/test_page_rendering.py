@@ -79,6 +79,12 @@ def test_no_text_gets_out_of_its_bounds(text):
     check_harmless(markdown.render(text, CHAT))
 
 
+def test_headings_follow_one_another_without_a_gap():
+    made = markdown.render("### deep\n\n# top\n\n###### deepest\n\n## second", CHAT)
+    assert [tag for tag, _ in Reader(made).tags] == ["h2", "h2", "h3", "h3"]
+    assert 'class="size-3"' in made
+
+
 def test_images_are_links_and_files_of_the_chat_are_reached():
     made = markdown.render("![a chart](https://x.invalid/c.png) [app](src/app.py)", CHAT)
     assert 'href="https://x.invalid/c.png"' in made

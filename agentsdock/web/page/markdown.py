@@ -23,11 +23,28 @@ MAX_HIGHLIGHTED_CHARS = 40_000
 MAX_HIGHLIGHTED_LINE = 2_000
 _WEB = ("http", "https", "mailto")
 
+_HEADINGS = ("h2", "h3", "h4", "h5", "h6")
 _TAGS = {
     *("p", "br", "hr", "em", "strong", "s", "blockquote", "ul", "ol", "li", "pre", "code", "a"),
-    *("h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "span", "div", "button"),
+    *(
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "span",
+        "div",
+        "button",
+    ),
 }
 _ATTRIBUTES = {
+    **{tag: {"class", "dir"} for tag in _HEADINGS},
     "a": {"href", "target", "class"},
     "span": {"class"},
     "code": {"class"},
@@ -53,7 +70,7 @@ def shortened(text: str) -> str:
 
 def render(text: str, chat: str) -> Markup:
     """Safe HTML.  Links without a scheme lead to the files of ``chat``."""
-    made = sanitised(_reader().render(visible.prose(text), {"chat": chat}))
+    made = sanitised(_reader().render(visible.prose(text), {"chat": chat, "level": 1}))
     return Markup(made)  # noqa: S704
 
 
@@ -168,10 +185,13 @@ def _target(address: str, env: Any) -> tuple[str, str]:
 
 
 def _heading(self: Any, tokens: Sequence[Any], at: int, options: Any, env: Any) -> str:
-    """The page has headings of its own above those of a text."""
+    """It looks as its text says, but follows the headings of the page without a gap."""
     token = tokens[at]
-    level = min(int(token.tag[1]) + 2, 6)
-    return f"<{'/' if token.nesting < 0 else ''}h{level}>"
+    size = int(token.tag[1])
+    if token.nesting > 0:
+        env["level"] = min(size + 1, env["level"] + 1, 6)
+        return f'<h{env["level"]} class="size-{size}" dir="auto">'
+    return f"</h{env['level']}>\n"
 
 
 def _directed(self: Any, tokens: Sequence[Any], at: int, options: Any, env: Any) -> str:

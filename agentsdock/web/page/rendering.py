@@ -5,6 +5,7 @@ Nothing of this is imported before somebody opens the page.
 
 import datetime
 import functools
+import os
 import pathlib
 import re
 from collections.abc import Callable
@@ -52,6 +53,7 @@ def environment() -> Environment:
         "shortened": markdown.shortened,
         "seconds": in_seconds,
         "shown": visible.prose,
+        "tilde": tilde,
         "titled": titled,
     }
     return made
@@ -65,6 +67,12 @@ def titled(text: object) -> str:
 def commands(text: str) -> list[str]:
     """What stands between backticks and has an argument: what one can run."""
     return [found for found in re.findall("`([^`]+)`", text) if " " in found]
+
+
+def tilde(path: str) -> str:
+    """A path as people write it: their home is ``~``."""
+    home = os.path.expanduser("~").rstrip("/")
+    return f"~{path[len(home) :]}" if home and f"{path}/".startswith(f"{home}/") else path
 
 
 def in_bytes(size: float | None) -> str:

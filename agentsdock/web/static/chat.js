@@ -25,7 +25,7 @@ const queue = new Queue(byId("queue"), chat);
 let run = null;
 function runs(found) {
   run = found;
-  timeline.running = Boolean(run);
+  timeline.works(Boolean(run));
   byId("working").hidden = !run;
   byId("message").placeholder = byId("message").disabled
     ? byId("message").placeholder

@@ -92,8 +92,8 @@ export class Timeline {
       this.count(last);
     } else {
       item.querySelector(".steps-rows").replaceChildren(...rows);
-      if (this.running) { item.open = true; item.dataset.auto = "yes"; }
       this.root.append(item);
+      this.unfoldLast();
       this.count(item);
     }
   }
@@ -110,6 +110,19 @@ export class Timeline {
     old.replaceWith(row);
     this.count(row.closest(".steps"));
     return true;
+  }
+
+  works(running) {
+    this.running = running;
+    this.unfoldLast();
+  }
+
+  // What is happening is open.
+  unfoldLast() {
+    const last = this.root.lastElementChild;
+    if (!this.running || !last?.classList.contains("steps") || last.open) return;
+    last.open = true;
+    last.dataset.auto = "yes";
   }
 
   // What was opened because it was happening is folded once it is over.
