@@ -19,6 +19,7 @@ export class Timeline {
     this.busy = false;
     this.running = false;
     this.pinned = true;
+    this.placed = 0;
     this.start(this.unwrap(root));
     root.addEventListener("toggle", (event) => this.toggled(event), true);
     root.addEventListener("click", (event) => {
@@ -56,7 +57,7 @@ export class Timeline {
   start(page) {
     this.first = page.first;
     this.last = page.last;
-    this.latest = page.latest;
+    this.latest = Math.max(this.latest ?? 0, page.latest);
     this.older = page.before > 0;
     this.newer = page.after > 0;
     this.root.replaceChildren();
@@ -205,10 +206,12 @@ export class Timeline {
       this.first = page.first;
       this.older = page.before > 0;
       this.scroll.scrollTop += this.scroll.scrollHeight - height;
-      this.trim(false);
+      this.placed = this.scroll.scrollTop;
+      if (!this.pinned) this.trim(false);
     } catch { /* scrolling on tries again */
     } finally {
       this.busy = false;
+      this.pump();
     }
   }
 
@@ -239,13 +242,9 @@ export class Timeline {
     } catch { /* scrolling on tries again */
     } finally {
       this.busy = false;
+      this.pump();
       this.more();
     }
-  }
-
-  async reload() {
-    this.start(await this.fetch("limit=120"));
-    this.toEnd();
   }
 
   async toEnd() {
@@ -273,12 +272,19 @@ export class Timeline {
     row.scrollIntoView({ block: "center" });
   }
 
-  down() { this.scroll.scrollTop = this.scroll.scrollHeight; }
+  down() {
+    this.scroll.scrollTop = this.scroll.scrollHeight;
+    this.placed = this.scroll.scrollTop;
+  }
 
   scrolled() {
     const below = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight;
-    this.pinned = below < NEAR_END && !this.newer;
-    if (this.scroll.scrollTop < AHEAD) this.loadOlder();
+    // Where we have put it ourselves, rows may have come below before anybody could see it.
+    const ours = this.pinned && Math.abs(this.scroll.scrollTop - this.placed) < 2;
+    if (!ours) this.pinned = below < NEAR_END && !this.newer;
+    // Rows of folded steps have no height: at the end there may be many and nothing to scroll.
+    const full = this.pinned && this.rows().length >= MOST_ROWS;
+    if (this.scroll.scrollTop < AHEAD && !full) this.loadOlder();
     if (below < AHEAD) this.loadNewer();
     this.more();
   }
