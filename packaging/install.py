@@ -403,7 +403,8 @@ class Installer:
 def _uninterrupted() -> Iterator[None]:
     """A second ctrl-C does not stop the way back."""
     kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {kind: signal.signal(kind, signal.SIG_IGN) for kind in kinds}
+    # A handler, and not SIG_IGN, which every program that is started would inherit.
+    before = {kind: signal.signal(kind, lambda *_: None) for kind in kinds}
     try:
         yield
     finally:

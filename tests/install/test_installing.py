@@ -253,6 +253,45 @@ def test_one_that_was_killed_at_each_step_is_taken_up_again(first, releases):
     assert {version_of(name) for name in names} == {"1.0.0", "2.0.0"}
 
 
+def test_one_that_is_told_to_stop_puts_the_old_release_back(first, releases):
+    process = subprocess.Popen(
+        first.command(releases("2 migrating")),
+        env=first.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    for line in process.stdout:
+        if line.startswith("==> health"):
+            break
+    os.killpg(process.pid, signal.SIGTERM)
+    said, errors = process.communicate(timeout=120)
+    if process.returncode:
+        assert "1.0.0 is back and answers" in said
+        assert "interrupted" in errors
+        assert answers(first)["server_version"] == "1.0.0"
+        assert not (first.prefix / "activation.json").exists()
+    else:  # it was done already
+        assert answers(first)["server_version"] == "2.0.0"
+
+
+def test_one_whose_listener_has_gone_goes_on_to_the_end(first, releases):
+    """As over an ssh connection that breaks."""
+    process = subprocess.Popen(
+        first.command(releases("2 migrating")),
+        env=first.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        process_group=0,
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(120) == 0
+    assert answers(first)["server_version"] == "2.0.0"
+
+
 def test_of_two_installers_at_once_one_does_it(first, releases):
     words = first.command(releases("2 migrating"))
     options = {"env": first.environ, "stdin": subprocess.DEVNULL, "text": True}
