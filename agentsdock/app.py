@@ -162,7 +162,7 @@ async def _open_house(
         queue=Queue(registry, dispatcher, admission, house),
         diffs=diffs,
         reading=Reading(settings, store, registry),
-        forks=Forks(settings, store, registry, library, imports.has_transcript, house),
+        forks=Forks(settings, store, registry, library, imports.has_transcript, backends, house),
         imports=imports,
         library=library,
         publishing=publishing,

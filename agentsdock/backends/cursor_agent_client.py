@@ -4,20 +4,21 @@ Which spelling of an option a build has is learned by the probe and then used; t
 its answers is read by :mod:`agentsdock.backends.cursor_texts`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve, frozen
 
 from agentsdock.backends import cursor_texts as texts
 from agentsdock.backends import prompt_envelope
+from agentsdock.backends.diagnostics import Asking, Cli, because
 from agentsdock.backends.environment import runner_environment, turn_environment
+from agentsdock.backends.plain_text import public_reason
 from agentsdock.backends.programs import Program, find
 from agentsdock.backends.protocol import (
     Admitted,
     AttachedFile,
     Command,
-    Completed,
     Diagnostic,
     Envelope,
     RunProbe,
@@ -26,16 +27,21 @@ from agentsdock.backends.protocol import (
 from agentsdock.config import Settings
 from agentsdock.model.errors import PromptTooLarge
 from agentsdock.model.sessions import CURSOR_PERMISSION_MODES, Session
-from agentsdock.model.times import iso_now
 from agentsdock.streams.cursor import CursorParser
 from agentsdock.streams.neutral import ParserSpec, StreamParser
 
 NAME = "cursor"
-CANDIDATES = ("cursor-agent", "agent")
+CLI = Cli(
+    backend=NAME,
+    title="Cursor CLI",
+    programs=("cursor-agent", "agent"),
+    variable="CURSOR_BIN",
+    install="from https://cursor.com/install",
+    checks=("--version", "status", "--list-models"),
+)
 ARGUMENT_BYTES = 131_071
 """The most that Linux takes as one argument: 128 KiB with the byte that ends it."""
 SHOWN_PROMPT = "<prompt>"
-RECHECK = "then use Recheck CLIs"
 
 
 @frozen
@@ -60,6 +66,8 @@ class CursorAgentClient:
     """Backend of the Cursor CLI."""
 
     name = NAME
+    forks = False
+    usage_is_total = False
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -70,10 +78,10 @@ class CursorAgentClient:
 
     async def diagnose(self, run: RunProbe) -> Diagnostic:
         """The first compatible candidate decides; without one, the first that is installed."""
-        probe = _Probe(run, self._environment(), self._timeout)
+        probe = Asking(run, self._environment(), self._timeout)
         unusable: Candidate | None = None
         seen: set[Program] = set()
-        for name in (self._binary,) if self._binary else CANDIDATES:
+        for name in (self._binary,) if self._binary else CLI.programs:
             program = find(name, probe.env["PATH"])
             if program is None or program in seen:
                 continue
@@ -84,7 +92,7 @@ class CursorAgentClient:
             unusable = unusable or candidate
         return self.missing() if unusable is None else _incompatible(unusable)
 
-    async def _diagnose_compatible(self, probe: "_Probe", candidate: Candidate) -> Diagnostic:
+    async def _diagnose_compatible(self, probe: Asking, candidate: Candidate) -> Diagnostic:
         program = candidate.program
         answer = await probe(program, "--version")
         found = Diagnostic(
@@ -96,15 +104,15 @@ class CursorAgentClient:
             features=candidate.features,
         )
         if answer.exit_code != 0:
-            trouble = _trouble(answer, f"`{program.name} --version`", self._timeout)
-            reason = texts.public_reason(answer.stderr or answer.stdout)
-            return _error(evolve(found, version=None), f"{trouble}{_because(reason)}.")
+            trouble = probe.trouble(answer, f"`{program.name} --version`")
+            reason = public_reason(answer.stderr or answer.stdout)
+            return CLI.error(evolve(found, version=None), f"{trouble}{because(reason)}.")
         return await self._signed_in(probe, found)
 
     async def check_sign_in(self, run: RunProbe, diagnostic: Diagnostic) -> Diagnostic:
-        return await self._signed_in(_Probe(run, self._environment(), self._timeout), diagnostic)
+        return await self._signed_in(Asking(run, self._environment(), self._timeout), diagnostic)
 
-    async def _signed_in(self, probe: "_Probe", found: Diagnostic) -> Diagnostic:
+    async def _signed_in(self, probe: Asking, found: Diagnostic) -> Diagnostic:
         """Ask ``status``, or where a key is set the model list: ``status`` knows no keys."""
         program, features = found.program, found.features
         assert program is not None
@@ -114,32 +122,20 @@ class CursorAgentClient:
         told = f"{answer.stdout}\n{answer.stderr}"
         verdict = texts.read_sign_in(told)
         if verdict is texts.SignIn.OUT:
-            return _unauthenticated(found, has_key)
+            return _signed_out(found, has_key)
         if answer.exit_code == 0 and (has_key or verdict is texts.SignIn.IN):
-            return _ready(found)
+            return CLI.ready(found)
         asked = f"`{program.name} {question[0]}`"
-        trouble = _trouble(answer, asked, self._timeout) or f"{asked} gave no clear answer"
+        trouble = probe.trouble(answer, asked) or f"{asked} gave no clear answer"
         reason = (
             texts.known_sign_in_trouble(told) or "its output is left out, it may name an account"
         )
-        return _error(
+        return CLI.error(
             found, f"Could not tell whether the Cursor CLI is signed in: {trouble} ({reason})."
         )
 
     def missing(self) -> Diagnostic:
-        named = "CURSOR_BIN names no program" if self._binary else "No Cursor CLI was found"
-        return Diagnostic(
-            NAME,
-            status="missing",
-            installed=False,
-            authenticated=False,
-            message=f"{named} that the server can run.",
-            action=(
-                "Install the Cursor CLI from https://cursor.com/install, make `cursor-agent` or "
-                f"`agent` reachable on the server's PATH or set CURSOR_BIN, {RECHECK}."
-            ),
-            checked_at=iso_now(),
-        )
+        return CLI.missing(named=self._binary is not None)
 
     # ---------------------------------------------------------------- catalogue
 
@@ -147,7 +143,7 @@ class CursorAgentClient:
         program, features = diagnostic.program, diagnostic.features
         if not diagnostic.ready or program is None:
             return self.fallback_models("Cursor runtime unavailable")
-        probe = _Probe(run, self._environment(), self._timeout)
+        probe = Asking(run, self._environment(), self._timeout)
         answer = await probe(program, *features.spelled.listing)
         source = f"{program.name} {features.spelled.listing[0]}"
         if answer.exit_code != 0:
@@ -217,24 +213,12 @@ def permission_flags(mode: str, spelled: texts.CommandLine) -> tuple[str, ...]:
     return ("--trust",)
 
 
-@frozen
-class _Probe:
-    """Runs one program after another in the same environment."""
-
-    run: RunProbe
-    env: Mapping[str, str]
-    timeout: float
-
-    async def __call__(self, program: Program, *arguments: str) -> Completed:
-        return await self.run((program.path, *arguments), env=self.env, timeout=self.timeout)
-
-
-async def _examine(probe: _Probe, program: Program) -> Candidate:
+async def _examine(probe: Asking, program: Program) -> Candidate:
     """Whether a program is a Cursor agent that can do what a turn needs."""
     answer = await probe(program, "--help")
-    if trouble := _trouble(answer, f"`{program.name} --help`", probe.timeout):
-        reason = texts.public_reason(answer.stderr or answer.stdout)
-        return Candidate(program, problem=f"{trouble}{_because(reason)}")
+    if trouble := probe.trouble(answer, f"`{program.name} --help`"):
+        reason = public_reason(answer.stderr or answer.stdout)
+        return Candidate(program, problem=f"{trouble}{because(reason)}")
     spelled = texts.read_help(f"{answer.stdout}\n{answer.stderr}")
     if spelled.missing:
         version = await probe(program, "--version")
@@ -250,76 +234,24 @@ async def _examine(probe: _Probe, program: Program) -> Candidate:
     return Candidate(program, features=Features(spelled, texts.read_tier(told)))
 
 
-def _trouble(answer: Completed, asked: str, timeout: float) -> str | None:
-    if answer.timed_out:
-        return f"{asked} did not answer within {timeout:g} s"
-    if answer.exit_code is None:
-        return f"{asked} could not be started"
-    if answer.exit_code != 0:
-        return f"{asked} ended with status {answer.exit_code}"
-    return None
-
-
-def _because(reason: str) -> str:
-    return f": {reason}" if reason else ""
-
-
-def _ready(found: Diagnostic) -> Diagnostic:
-    return evolve(
-        found,
-        status="ready",
-        authenticated=True,
-        message="The Cursor CLI is installed, compatible and signed in.",
-        action=None,
-        checked_at=iso_now(),
-    )
-
-
-def _unauthenticated(found: Diagnostic, has_key: bool) -> Diagnostic:
+def _signed_out(found: Diagnostic, has_key: bool) -> Diagnostic:
     assert found.program is not None
     name = found.program.name
     if has_key:
         message = "The Cursor CLI does not accept the key in CURSOR_API_KEY."
-        action = f"Correct `CURSOR_API_KEY`, or unset it and run `{name} login`, {RECHECK}."
+        action = f"Correct `CURSOR_API_KEY`, or unset it and run `{name} login`"
     else:
         message = "The Cursor CLI is not signed in."
         action = (
             f"Run `{name} login` as the user that runs the server, or set `CURSOR_API_KEY` for the "
-            f"server, {RECHECK}."
+            "server"
         )
-    return evolve(
-        found,
-        status="unauthenticated",
-        authenticated=False,
-        message=message,
-        action=action,
-        checked_at=iso_now(),
-    )
-
-
-def _error(found: Diagnostic, message: str) -> Diagnostic:
-    assert found.program is not None
-    name = found.program.name
-    return evolve(
-        found,
-        status="error",
-        authenticated=None,
-        message=message,
-        action=(
-            f"Run `{name} --version`, `{name} status` and `{name} --list-models` as the user that "
-            f"runs the server, {RECHECK}."
-        ),
-        checked_at=iso_now(),
-    )
+    return CLI.signed_out(found, message, action)
 
 
 def _incompatible(candidate: Candidate) -> Diagnostic:
-    message = f"The installed Cursor CLI cannot be used: {candidate.problem}."
     found = Diagnostic(NAME, installed=True, version=candidate.version, program=candidate.program)
-    told = _error(found, message)
-    update = f"Run `{candidate.program.name} update` or set CURSOR_BIN to a newer program. "
-    # Nothing may run what was found unfit, so it is not pinned.
-    return evolve(told, action=update + str(told.action), program=None)
+    return CLI.unfit(found, str(candidate.problem), "update")
 
 
 def _option(model: texts.Model, free: bool) -> dict[str, Any]:

@@ -9,17 +9,12 @@ from enum import StrEnum
 
 from attrs import frozen
 
+from agentsdock.backends.plain_text import plain
+
 VERSION_CHARS = 120
-REASON_CHARS = 200
 LABEL_CHARS = 200
 MAX_MODELS = 1000
 
-_CONTROL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, erasing, cursor moves
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
-    r"|\x1b[@-Z\\-_]?"
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
-)
 _FLAGS = re.compile(r"-{1,2}[A-Za-z][\w-]*(?:(?:, ?|\|| )-{1,2}[A-Za-z][\w-]*)*")
 _CHOICES = re.compile(r'choices:((?:\s*"[^"]*",?)+)')
 _RELEASE = re.compile(r"\b\d{4}\.\d{2}\.\d{2}(?:-[\w.+-]+)?")
@@ -42,14 +37,6 @@ _TIER = re.compile(r'subscription ?tier"?[ \t]*:?[ \t]*"?([^",}\n]+)', re.IGNORE
 _FREE_TIERS = frozenset({"free", "hobby", "individual free"})
 _MODEL = re.compile(r"([A-Za-z0-9][\w.:/+@,=\[\]-]{0,199})[ \t]+-[ \t]+(\S.*)")
 _MARKER = re.compile(r"\s*\(([^()]*)\)\Z")
-_ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
-_QUOTED_PATH = re.compile(r"(['\"`])[^'\"`]*/[^'\"`]*\1")
-_PATH = re.compile(r"(?<![\w./])~?/[^\s'\"`,;:)]+")
-
-
-def plain(text: str) -> str:
-    """The text without terminal control sequences; each line ends with LF."""
-    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 @frozen
@@ -266,11 +253,3 @@ def read_tier(about: str) -> str | None:
 def is_free(tier: str | None) -> bool:
     """Only an explicitly free plan is: a new name must not lock paying users out."""
     return re.sub(r"[^a-z0-9]+", " ", (tier or "").lower()).strip() in _FREE_TIERS
-
-
-def public_reason(text: str) -> str:
-    """The first line, without file paths and addresses, for a message that clients see."""
-    lines = (line.strip() for line in plain(text).split("\n"))
-    line = next((line for line in lines if line), "")[: 2 * REASON_CHARS]
-    line = _ADDRESS.sub("<address>", _PATH.sub("<path>", _QUOTED_PATH.sub("<path>", line)))
-    return line[:REASON_CHARS].rstrip(".")

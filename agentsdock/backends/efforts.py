@@ -1,5 +1,6 @@
 """How much a model thinks before it answers: which efforts go with which model, where known."""
 
+CLAUDE_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 CODEX_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 _USUAL = ("low", "medium", "high", "xhigh")
 CODEX_MODELS = {

@@ -8,6 +8,9 @@ from agentsdock.backends.protocol import Completed
 from agentsdock.guard.contract import SpawnFailed
 from agentsdock.guard.handle import ZygoteLauncher, run_once
 
+MAX_OUTPUT_BYTES = 8 * 1024 * 1024
+"""Codex lists its models in a megabyte."""
+
 
 @frozen
 class GuardedProbe:
@@ -20,7 +23,9 @@ class GuardedProbe:
         self, argv: Sequence[str], *, env: Mapping[str, str], timeout: float
     ) -> Completed:
         try:
-            done = await run_once(self.launcher, tuple(argv), dict(env), self.cwd, timeout)
+            done = await run_once(
+                self.launcher, tuple(argv), dict(env), self.cwd, timeout, MAX_OUTPUT_BYTES
+            )
         except SpawnFailed as error:
             return Completed(None, "", str(error))
         return Completed(

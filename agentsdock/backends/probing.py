@@ -11,12 +11,10 @@ from typing import Any
 import trio
 from attrs import define, evolve, field
 
-from agentsdock.backends import fallbacks
 from agentsdock.backends.protocol import Admitted, Backend, Diagnostic, RunProbe
 from agentsdock.config import Settings
 from agentsdock.model.codes import Code
 from agentsdock.model.errors import Unavailable
-from agentsdock.model.sessions import BACKENDS
 from agentsdock.model.times import iso_now
 
 CATALOG_SECONDS = 25.0
@@ -61,16 +59,13 @@ class _Known:
 
 
 class Runtimes:
-    """The CLIs that turns can run on.  ``backends`` are those that this server runs."""
+    """The CLIs that turns can run on."""
 
     def __init__(self, settings: Settings, backends: Mapping[str, Backend], run: RunProbe) -> None:
         self._ttl = settings.diagnostic_ttl_seconds
         self._backends = backends
         self._run = run
-        self._known = {
-            name: _Known(Diagnostic(name) if name in backends else fallbacks.diagnostic(name))
-            for name in BACKENDS
-        }
+        self._known = {name: _Known(Diagnostic(name)) for name in backends}
 
     def diagnostic(self, name: str) -> Diagnostic:
         """What is known now.  Starts nothing; ``unknown`` before the first probe."""
@@ -79,7 +74,7 @@ class Runtimes:
     async def check(self, name: str, *, refresh: bool = False) -> Diagnostic:
         """What is known, probed anew if that is older than its time to live, or on demand."""
         known = self._known[name]
-        if name in self._backends and (refresh or trio.current_time() >= known.fresh_until):
+        if refresh or trio.current_time() >= known.fresh_until:
             await known.probe.run(lambda: self._probe(name))
         return known.diagnostic
 
@@ -113,11 +108,11 @@ class Runtimes:
             entries[name] = await self._entry(name, refresh, deadline)
 
         async with trio.open_nursery() as nursery:
-            for name in BACKENDS:
+            for name in self._backends:
                 nursery.start_soon(fill, name)
         return {
             "generated_at": iso_now(),
-            "backends": {name: entries[name] for name in BACKENDS},
+            "backends": {name: entries[name] for name in self._backends},
         }
 
     def record_success(self, name: str) -> None:
@@ -172,15 +167,12 @@ class Runtimes:
             known.fresh_until = trio.current_time() + self._ttl
 
     async def _entry(self, name: str, refresh: bool, deadline: float) -> dict[str, Any]:
-        backend = self._backends.get(name)
-        if backend is None:
-            entry = fallbacks.entry(name)
-        else:
-            entry = backend.fallback_models("Runtime refresh deadline")
-            with trio.CancelScope(deadline=deadline):
-                found = await self.check(name, refresh=refresh)
-                listing = self._known[name].listing
-                entry = await listing.run(lambda: backend.models(self._run, found))
+        backend = self._backends[name]
+        entry = backend.fallback_models("Runtime refresh deadline")
+        with trio.CancelScope(deadline=deadline):
+            found = await self.check(name, refresh=refresh)
+            listing = self._known[name].listing
+            entry = await listing.run(lambda: backend.models(self._run, found))
         found = self.diagnostic(name)
         return {**entry, "diagnostic": found.public(), "available": found.ready}
 

@@ -2,9 +2,11 @@
 
 A CLI without a channel for instructions of its own gets them in front of the user's prompt:
 only when it does not know them yet, that is at the start of its session or when they changed.
+Where there is such a channel, the prompt is the user's own text as far as it can be.
 """
 
 import hashlib
+import os
 import pathlib
 import shlex
 from collections.abc import Sequence
@@ -71,15 +73,24 @@ def helpers_part(authority: str, session_id: str) -> str:
     )
 
 
-def compose(session: Session, backend: str, part: str, helpers: str = "") -> Envelope:
+def compose(
+    session: Session,
+    backend: str,
+    part: str,
+    helpers: str = "",
+    *,
+    files: Sequence[AttachedFile] = (),
+    aside: bool = False,
+) -> Envelope:
     """Envelope of the user's part, with instructions and memory where they are due.
 
-    A section header comes first in any case, so that the whole is never taken for an option.
+    ``aside`` says that the instructions go through the CLI's own channel.  Without it a section
+    header comes first in any case, so that the whole is never taken for an option.
     """
     binding = session.binding(backend)
     rendered = instructions(session.system_prompt)
     digest = instruction_hash(backend, rendered)
-    injected = _knows_not(binding, digest)
+    injected = not aside and _knows_not(binding, digest)
     memory = _due_memory(session, binding)
     sections = []
     if injected:
@@ -93,7 +104,7 @@ def compose(session: Session, backend: str, part: str, helpers: str = "") -> Env
         sections += [
             f"[Fork memory context; chars={len(memory)}]\n{memory}\n[End Fork memory context]"
         ]
-    sections += [f"[Current user prompt]\n{part}"]
+    sections += [part if aside and not sections else f"[Current user prompt]\n{part}"]
     if helpers:
         sections += [helpers]
     return Envelope(
@@ -102,6 +113,8 @@ def compose(session: Session, backend: str, part: str, helpers: str = "") -> Env
         instruction_version=INSTRUCTION_VERSION,
         injected=injected,
         used_memory=bool(memory),
+        instructions=rendered if aside else None,
+        folders=tuple(dict.fromkeys(os.path.dirname(file.path) for file in files)),
     )
 
 

@@ -95,13 +95,19 @@ class AttachedFile:
 
 @frozen
 class Envelope:
-    """The composed prompt of one turn and what a success of it commits."""
+    """The composed prompt of one turn and what a success of it commits.
+
+    ``instructions`` are those that go through the CLI's own channel.  ``folders`` hold the
+    attached files.
+    """
 
     prompt: str
     instruction_hash: str
     instruction_version: str
     injected: bool
     used_memory: bool
+    instructions: str | None = None
+    folders: tuple[str, ...] = ()
 
 
 @frozen
@@ -130,6 +136,10 @@ class TurnContext:
 
 class Backend(Protocol):
     name: str
+    forks: bool
+    """Whether a session of the CLI can be forked: a chat's fork then begins with ``fork_from``."""
+    usage_is_total: bool
+    """Whether the usage that it tells counts its whole session, not the one turn."""
 
     async def diagnose(self, run: RunProbe) -> Diagnostic:
         """Find and probe the CLI.  Never raises for what the CLI does."""

@@ -4,6 +4,7 @@ from attrs import evolve
 
 from agentsdock.backends.protocol import Envelope
 from agentsdock.model.sessions import ProviderBinding, Session
+from agentsdock.model.usage import Usage, added
 
 RESUMES_BEFORE_ROLLOVER = 2
 
@@ -19,7 +20,10 @@ def initialised(session: Session, backend: str, provider_id: str) -> Session:
     if binding.session_id == provider_id:
         binding = evolve(binding, failed_resumes=0)
     else:
-        binding = ProviderBinding(session_id=provider_id)
+        # A fork's own session counts what its parent's had used.
+        binding = ProviderBinding(
+            session_id=provider_id, used=binding.used if session.fork_from else None
+        )
     return evolve(with_binding(session, backend, binding), locked=True, fork_from=None)
 
 
@@ -33,6 +37,14 @@ def succeeded(session: Session, backend: str, envelope: Envelope) -> Session:
     )
     session = with_binding(session, backend, binding)
     return evolve(session, memory_seed_used=True) if envelope.used_memory else session
+
+
+def used(session: Session, backend: str, usage: Usage | None, total: Usage | None) -> Session:
+    """``usage`` is the turn's, ``total`` the new total of the CLI's session, if it tells one."""
+    session = evolve(session, usage=added(session.usage, usage))
+    if total is None:
+        return session
+    return with_binding(session, backend, evolve(session.binding(backend), used=total))
 
 
 def resume_failed(session: Session, backend: str) -> Session:
@@ -52,6 +64,7 @@ def rolled_over(session: Session, memory: str | None) -> Session:
     """Start afresh, with bounded memory of what was said."""
     return evolve(
         with_binding(session, session.backend, ProviderBinding()),
+        fork_from=None,
         memory_seed=memory,
         memory_seed_used=False,
     )

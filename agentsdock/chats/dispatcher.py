@@ -170,6 +170,7 @@ class Dispatcher:
             self._launcher.authorities,
             self._manifest(launch.grant),
             launch.version,
+            launch.usage_is_total,
         )
 
     def _capsule(self, launch: Launch) -> CapsuleWriter | None:

@@ -6,13 +6,15 @@ next start.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
 from attrs import evolve, frozen
 
+from agentsdock.backends.protocol import Backend
 from agentsdock.chats import memory
+from agentsdock.chats.bindings import with_binding
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.library import Library
 from agentsdock.chats.ordering import Ordering
@@ -35,6 +37,7 @@ from agentsdock.store.protocol import (
     StoreError,
 )
 from agentsdock.timeline.copying import TimelineCopy, file_of
+from agentsdock.turns.verdicts import CLI_NAMES
 
 GIVE_UP_SECONDS = 10.0
 """What is left by then is removed at the next start."""
@@ -56,6 +59,7 @@ class Forks:
     library: Library
     has_transcript: Callable[[Session], bool]
     """Whether the CLI has, for the chat's folder, the conversation that it would fork."""
+    backends: Mapping[str, Backend]
     nursery: trio.Nursery
 
     async def fork(self, session_id: str, title: str | None) -> dict[str, Any]:
@@ -125,17 +129,18 @@ class Forks:
             cursor=ProviderBinding(),
             claude=ProviderBinding(),
             codex=ProviderBinding(),
+            usage=None,
             initialising=True,
         )
         if not old.locked:
             return child
-        if old.backend == "claude":
-            return evolve(child, locked=True, fork_from=old.claude.session_id or old.fork_from)
-        reason = (
-            "A Cursor session cannot be forked."
-            if old.backend == "cursor"
-            else "The exec transport cannot fork a Codex thread."
-        )
+        source = old.resumes
+        if self.backends[old.backend].forks and source is not None:
+            # What the source has used is counted again in what comes of it.
+            binding = ProviderBinding(used=old.binding().used)
+            forked = with_binding(child, old.backend, binding)
+            return evolve(forked, locked=True, fork_from=source[1])
+        reason = f"The chat has no session of {CLI_NAMES[old.backend]} that can be forked."
         seed = await memory.remember(
             self.store,
             old,

@@ -53,6 +53,7 @@ class Launch:
     job: TurnJob
     machine: TurnMachine
     version: str | None
+    usage_is_total: bool
     grant: Grant
     refusal: PromptTooLarge | None
     """Why it ends before a process exists; its events are written all the same."""
@@ -118,6 +119,7 @@ class Launcher:
             job=self._job(session, run, command, cwd),
             machine=self._machine(backend, session, run, envelope),
             version=admitted.version,
+            usage_is_total=backend.usage_is_total,
             grant=grant,
             refusal=refusal,
         )
@@ -157,6 +159,8 @@ class Launcher:
             run_id=run.id,
             backend=session.backend,
             resume_id=resume_id,
+            forks=resume_id is None and session.fork_from is not None,
+            used_before=session.binding().used,
             meta=run.meta,
             bounds=bounds,
             scrub=(envelope.prompt, *_secrets(self.settings)),

@@ -60,6 +60,8 @@ class LiveTurn:
     manifest: TurnManifest
     version: str | None = None
     """The CLI's, as it was probed."""
+    usage_is_total: bool = False
+    """The CLI counts the usage of its whole session."""
     handed_out: set[bytes] = field(factory=set)
     """Marks of the files that it has published."""
     ended: trio.Event = field(factory=trio.Event)
@@ -96,9 +98,13 @@ class LiveTurn:
         return machine.decided or machine.awaiting_exit
 
     def settled(self, session: Session) -> Session:
-        """The session after the turn: what a success commits, what a failed resume leaves."""
+        """The session after the turn: what it used, what a success commits, what a failed resume
+        leaves."""
         backend = self.run.backend
-        if self.runner.machine.succeeded:
+        machine = self.runner.machine
+        total = machine.told_usage if self.usage_is_total else None
+        session = bindings.used(session, backend, machine.usage, total)
+        if machine.succeeded:
             return bindings.succeeded(session, backend, self.envelope)
         if self.terminal and self.terminal.get(SUSPECT):
             return bindings.resume_failed(session, backend)

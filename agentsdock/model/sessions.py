@@ -4,6 +4,8 @@ from typing import Any
 
 from attrs import asdict, frozen
 
+from agentsdock.model.usage import Usage, usage_fields
+
 BACKENDS = ("claude", "codex", "cursor")
 CURSOR_PERMISSION_MODES = ("default", "full_access", "plan")
 CLAUDE_PERMISSION_MODES = (
@@ -30,13 +32,15 @@ class ProviderBinding:
 
     ``session_id`` is stored at a valid init; ``instruction_hash``/``_version`` only after a
     successful turn.  ``failed_resumes`` counts resumed turns in a row that failed before
-    init: at one the id is suspect, at two the next turn starts afresh.
+    init: at one the id is suspect, at two the next turn starts afresh.  ``used`` is what the
+    session had used when a turn ended, where the CLI tells no more than that.
     """
 
     session_id: str | None = None
     instruction_hash: str | None = None
     instruction_version: str | None = None
     failed_resumes: int = 0
+    used: Usage | None = None
 
 
 @frozen
@@ -78,6 +82,8 @@ class Session:
     codex_permission_profile: str | None = None
     codex_approvals_reviewer: str = "user"
     provider_jobs_access: str = "full"
+    usage: Usage | None = None
+    """What its turns have used so far."""
     initialising: bool = False
     """A fork whose timeline is being copied: nobody sees it yet."""
 
@@ -173,6 +179,7 @@ def detail(session: Session, head: Head) -> dict[str, Any]:
         "cursor_session_id": session.cursor.session_id,
         "claude_session_id": session.claude.session_id,
         "codex_thread_id": session.codex.session_id,
+        "usage": usage_fields(session.usage) or None,
         "codex_goal": None,
         "codex_goal_time_budget_seconds": None,
         "codex_goal_time_budget_exhausted": False,

@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 
 from agentsdock.model.codes import Code
 from agentsdock.model.ids import PROVIDER_ID
+from agentsdock.model.usage import Usage
 from agentsdock.streams import bounding
 from agentsdock.streams.claude_lines import (
     KNOWN_SUBTYPES,
@@ -56,7 +57,6 @@ from agentsdock.streams.neutral import (
     Thought,
     ToolFinished,
     ToolStarted,
-    Usage,
 )
 
 B = TypeVar("B", bound=Struct)

@@ -4,6 +4,7 @@ from msgspec import Raw, Struct
 
 from agentsdock.model.codes import Code
 from agentsdock.model.ids import PROVIDER_ID
+from agentsdock.model.usage import Usage
 from agentsdock.streams import bounding, codex_items
 from agentsdock.streams.codex_items import Item
 from agentsdock.streams.jsonlines import (
@@ -23,7 +24,6 @@ from agentsdock.streams.neutral import (
     Thought,
     ToolFinished,
     ToolStarted,
-    Usage,
 )
 
 _MESSAGE_CHARS = 4_000
@@ -232,4 +232,7 @@ def _usage(raw: Raw) -> Usage | None:
         for ours, theirs in _USAGE_NAMES.items()
         if type(count := told.get(theirs)) is int and count in _TOKENS
     }
+    if "input_tokens" in counts and "cache_read_tokens" in counts:
+        # The cached part is counted in both.
+        counts["input_tokens"] = max(0, counts["input_tokens"] - counts["cache_read_tokens"])
     return Usage(**counts) if counts else None

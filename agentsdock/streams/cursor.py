@@ -7,6 +7,7 @@ from msgspec import Raw, Struct
 
 from agentsdock.model.codes import Code
 from agentsdock.model.ids import PROVIDER_ID
+from agentsdock.model.usage import Usage
 from agentsdock.streams import bounding, cursor_tools
 from agentsdock.streams.jsonlines import (
     ContractError,
@@ -27,7 +28,6 @@ from agentsdock.streams.neutral import (
     Thought,
     ToolFinished,
     ToolStarted,
-    Usage,
 )
 
 _NOT_READ = Raw(b"null")

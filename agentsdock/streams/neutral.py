@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from attrs import field, frozen
 
 from agentsdock.model.codes import Code
+from agentsdock.model.usage import Usage
 
 
 class Outcome(StrEnum):
@@ -96,17 +97,6 @@ class Notice:
     """A known sign of life without content for the timeline (retry, reconnect, status)."""
 
     kind: str
-
-
-@frozen
-class Usage:
-    """Token counts of this turn; ``cost_usd`` where the CLI tells it."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cost_usd: float | None = None
 
 
 @frozen

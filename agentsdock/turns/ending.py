@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
+from attrs import evolve
+
 from agentsdock.guard.contract import Report
 from agentsdock.model.codes import Code
-from agentsdock.streams.neutral import Usage
+from agentsdock.model.usage import Usage, added
 from agentsdock.turns.diagnosis import ADVICE, LINE_CHARS, Diagnosis, clean, diagnose, scrub
 from agentsdock.turns.verdicts import (
     NOT_BY_THE_CLI,
@@ -52,7 +54,8 @@ def suspect_fields(facts: TurnFacts, verdict: Verdict, session_id: str | None) -
     """Told of a failed turn that resumed a session which the CLI did not take up."""
     taken_up = session_id is not None and verdict.code is not Code.SESSION_MISMATCH
     blameless = not verdict.is_error or verdict.code in NOT_BY_THE_CLI
-    return {} if facts.resume_id is None or taken_up or blameless else {SUSPECT: True}
+    resumes = facts.resume_id is not None or facts.forks
+    return {SUSPECT: True} if resumes and not taken_up and not blameless else {}
 
 
 def exit_fields(exit_code: int | None) -> dict[str, Any]:
@@ -85,38 +88,12 @@ def rounded(number: float | None, digits: int) -> float | None:
     return None if number is None else round(number, digits)
 
 
-def added(before: Usage | None, usage: Usage | None) -> Usage | None:
+def over_results(before: Usage | None, usage: Usage | None) -> Usage | None:
     """Usage over several results: tokens add up, the cost is a running total already."""
-    if before is None or usage is None:
-        return usage or before
-    counts = {
-        name: _sum(getattr(before, name), getattr(usage, name))
-        for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    }
-    cost = before.cost_usd if usage.cost_usd is None else usage.cost_usd
-    return Usage(**counts, cost_usd=cost)
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one + (other or 0)
-
-
-def usage_fields(usage: Usage | None) -> dict[str, Any]:
-    """The counts that the CLI told, under the names of the wire."""
-    if usage is None:
-        return {}
-    told = {
-        "input_tokens": usage.input_tokens,
-        "cached_input_tokens": usage.cache_read_tokens,
-        "cache_write_input_tokens": usage.cache_write_tokens,
-        "output_tokens": usage.output_tokens,
-    }
-    fields: dict[str, Any] = {name: count for name, count in told.items() if count is not None}
-    if fields:
-        fields["total_tokens"] = sum(fields.values())
-    if usage.cost_usd is not None:
-        fields["cost_usd"] = usage.cost_usd
-    return fields
+    both = added(before, usage)
+    if both is None or usage is None or usage.cost_usd is None:
+        return both
+    return evolve(both, cost_usd=usage.cost_usd)
 
 
 def detail_fields(

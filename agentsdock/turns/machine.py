@@ -17,6 +17,7 @@ from typing import Any
 
 from agentsdock.model.codes import Code
 from agentsdock.model.events import Draft
+from agentsdock.model.usage import Usage, since, usage_fields
 from agentsdock.streams import bounding
 from agentsdock.streams.neutral import (
     Drift,
@@ -34,7 +35,6 @@ from agentsdock.streams.neutral import (
     Thought,
     ToolFinished,
     ToolStarted,
-    Usage,
 )
 from agentsdock.turns import ending, verdicts
 from agentsdock.turns.clocks import IdleWarning, Limit, Progress
@@ -72,7 +72,8 @@ class TurnMachine:
         self._projection = Projection(facts)
         self._results = 0
         self._text = ""
-        self._usage: Usage | None = None
+        self.told_usage: Usage | None = None
+        """As the CLI counts it."""
         self._resting = False
         self._overrun = False
         self._noted: list[Code] = []
@@ -108,6 +109,11 @@ class TurnMachine:
     @property
     def result_seen(self) -> bool:
         return self._results > 0
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the turn itself has used."""
+        return since(self.turn.used_before, self.told_usage)
 
     @property
     def open_calls(self) -> dict[str, float | None]:
@@ -282,7 +288,7 @@ class TurnMachine:
     def _on_result(self, event: Result) -> list[Draft]:
         self._resting = True
         self._results += 1
-        self._usage = ending.added(self._usage, event.usage)
+        self.told_usage = ending.over_results(self.told_usage, event.usage)
         if event.is_error:
             said = bounding.head(clean(event.message or ""), MESSAGE_CHARS).strip()
             self._last_words = self._last_words or said
@@ -403,7 +409,7 @@ class TurnMachine:
             "is_error": verdict.is_error,
             **(self._stop_meta if verdict.code is Code.STOPPED else {}),
             "tools": self._projection.tools,
-            **ending.usage_fields(self._usage),
+            **usage_fields(self.usage),
             **ending.teardown_fields(end.report, self._spawned),
             "wall_seconds": ending.rounded(end.wall_seconds, 3),
             "startup_ms": ending.rounded(end.startup_ms, 1),

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from agentsdock.guard.contract import Report
 from agentsdock.model.codes import Code
+from agentsdock.model.usage import Usage
 from agentsdock.streams.neutral import Bounds, Fault
 from agentsdock.turns.clocks import Limit
 
@@ -76,12 +77,15 @@ class TurnFacts:
     """What is known of a turn before it starts.
 
     ``meta`` is repeated in every event; ``scrub`` holds what must never be shown (the composed
-    prompt, tokens, keys).
+    prompt, tokens, keys).  ``forks`` is whether it begins with a copy of another session,
+    ``used_before`` what the CLI counts as usage though earlier turns used it.
     """
 
     run_id: str
     backend: str
     resume_id: str | None = None
+    forks: bool = False
+    used_before: Usage | None = None
     meta: Mapping[str, Any] = field(factory=dict)
     bounds: Bounds = field(factory=Bounds)
     scrub: tuple[str, ...] = field(default=(), repr=False)

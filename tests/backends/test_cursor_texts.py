@@ -7,6 +7,7 @@ from scripted_cli import FIXTURES, said
 
 from agentsdock.backends import cursor_texts as texts
 from agentsdock.backends.cursor_texts import SignIn
+from agentsdock.backends.plain_text import plain, public_reason
 
 COMPATIBLE = [
     "help-compatible.txt",
@@ -248,9 +249,9 @@ def test_the_agent_is_told_from_others_of_its_name(about, cursor):
 
 def test_a_reason_shows_no_path_and_no_address():
     text = "\n\x1b[31mError\x1b[0m: no '/home/a b/x' in /opt/c or ~/d for me@example.invalid.\nmore"
-    assert texts.public_reason(text) == "Error: no <path> in <path> or <path> for <address>"
-    assert "linux/x64" in texts.public_reason(said("help-crash.txt"))
-    assert len(texts.public_reason("x" * 9000)) == texts.REASON_CHARS
+    assert public_reason(text) == "Error: no <path> in <path> or <path> for <address>"
+    assert "linux/x64" in public_reason(said("help-crash.txt"))
+    assert len(public_reason("x" * 9000)) == texts.REASON_CHARS
 
 
 READERS = [
@@ -261,7 +262,7 @@ READERS = [
     texts.read_models,
     texts.read_tier,
     texts.is_cursor_agent,
-    texts.public_reason,
+    public_reason,
 ]
 WHOLE = [path.read_bytes().decode() for path in sorted(FIXTURES.glob("*.txt"))]
 NOISE = st.text(st.sampled_from("abc -=|:<>[]()\"'`/\n\r\t\x1b\x07]@~.,0\ud800é"), max_size=400)

@@ -1,0 +1,115 @@
+"""The diagnostics of a CLI: one wording for all, with the command that would help."""
+
+from collections.abc import Mapping
+
+from attrs import evolve, frozen
+
+from agentsdock.backends.programs import Program
+from agentsdock.backends.protocol import Completed, Diagnostic, RunProbe
+from agentsdock.model.times import iso_now
+
+RECHECK = "then use Recheck CLIs"
+
+
+@frozen
+class Cli:
+    """How people know a CLI.
+
+    ``title`` is its name in a sentence, ``programs`` what it is called on a PATH, ``variable``
+    the setting that names another program, ``install`` how one gets it, ``checks`` the
+    arguments with which it tells a person of its state.
+    """
+
+    backend: str
+    title: str
+    programs: tuple[str, ...]
+    variable: str
+    install: str
+    checks: tuple[str, ...]
+
+    def missing(self, named: bool) -> Diagnostic:
+        """Nothing was found; ``named`` is whether the setting said where to look."""
+        sought = f"{self.variable} names no program" if named else f"No {self.title} was found"
+        called = " or ".join(f"`{program}`" for program in self.programs)
+        return Diagnostic(
+            self.backend,
+            status="missing",
+            installed=False,
+            authenticated=False,
+            message=f"{sought} that the server can run.",
+            action=(
+                f"Install the {self.title} {self.install}, make {called} reachable on the "
+                f"server's PATH or set {self.variable}, {RECHECK}."
+            ),
+            checked_at=iso_now(),
+        )
+
+    def ready(self, found: Diagnostic, message: str | None = None) -> Diagnostic:
+        return evolve(
+            found,
+            status="ready",
+            authenticated=True,
+            message=message or f"The {self.title} is installed, compatible and signed in.",
+            action=None,
+            checked_at=iso_now(),
+        )
+
+    def signed_out(self, found: Diagnostic, message: str, action: str) -> Diagnostic:
+        return evolve(
+            found,
+            status="unauthenticated",
+            authenticated=False,
+            message=message,
+            action=f"{action}, {RECHECK}.",
+            checked_at=iso_now(),
+        )
+
+    def error(self, found: Diagnostic, message: str) -> Diagnostic:
+        name = _name(found)
+        *first, last = (f"`{name} {arguments}`" for arguments in self.checks)
+        asked = f"{', '.join(first)} and {last}" if first else last
+        return evolve(
+            found,
+            status="error",
+            authenticated=None,
+            message=message,
+            action=f"Run {asked} as the user that runs the server, {RECHECK}.",
+            checked_at=iso_now(),
+        )
+
+    def unfit(self, found: Diagnostic, problem: str, update: str) -> Diagnostic:
+        """Nothing may run what was found unfit, so it is not pinned."""
+        told = self.error(found, f"The installed {self.title} cannot be used: {problem}.")
+        hint = f"Run `{_name(found)} {update}` or set {self.variable} to a newer program. "
+        return evolve(told, action=hint + str(told.action), program=None)
+
+
+def _name(found: Diagnostic) -> str:
+    assert found.program is not None
+    return found.program.name
+
+
+@frozen
+class Asking:
+    """Runs one program after another in the same environment."""
+
+    run: RunProbe
+    env: Mapping[str, str]
+    timeout: float
+
+    async def __call__(self, program: Program, *arguments: str) -> Completed:
+        return await self.run((program.path, *arguments), env=self.env, timeout=self.timeout)
+
+    def trouble(self, answer: Completed, asked: str) -> str | None:
+        """Why an answer is none, in our words."""
+        if answer.timed_out:
+            return f"{asked} did not answer within {self.timeout:g} s"
+        if answer.exit_code is None:
+            return f"{asked} could not be started"
+        if answer.exit_code != 0:
+            return f"{asked} ended with status {answer.exit_code}"
+        return None
+
+
+def because(reason: str) -> str:
+    return f": {reason}" if reason else ""
