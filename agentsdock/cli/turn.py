@@ -52,13 +52,10 @@ def turn(connection: Connection, session_id: str | None, new: bool, **options: A
                 return await send_and_follow(client, chat, options["prompt"], fields, printer)
             except* ApiError as group:
                 error = group.exceptions[0]
-                if isinstance(error, ApiError):
-                    if session_id is None and error.status in _NOT_TAKEN:
-                        with contextlib.suppress(ApiError):
-                            await client.delete_session(chat)
-                    if error.code == "runtime_unavailable" and options["backend"] != "cursor":
-                        hint = "--backend cursor runs it on the Cursor CLI."
-                        error.action = f"{error.action or ''} {hint}".strip()
+                refused = isinstance(error, ApiError) and error.status in _NOT_TAKEN
+                if session_id is None and refused:
+                    with contextlib.suppress(ApiError):
+                        await client.delete_session(chat)
                 raise
 
     sys.exit(connection.run(job))

@@ -28,6 +28,7 @@ Its faults:
 ``exit=N``          exit status (0)
 ``error=1``         the result is an error, in the CLI's own words
 ``subtype=NAME``    with this subtype instead (not codex)
+``used=N``          the result counts N turns' tokens (codex: its thread's total)
 ``stderr=BYTES``    so much on stderr before the texts
 ``garbage=BYTES``   one line of so many bytes that are not JSON
 ``nonjson=N``       N short lines of prose
@@ -158,7 +159,12 @@ def probe_answer(who: str, args: Sequence[str], session_id: str) -> str | None:
 
 
 def conversation(args: Sequence[str]) -> str:
-    """The id that was asked for with ``--resume ID`` or ``resume ID``, else a new one."""
+    """The id that was asked for with ``--resume ID`` or ``resume ID``, else a new one.
+
+    A fork gets a new one.
+    """
+    if "--fork-session" in args:
+        args = ()
     for flag, value in itertools.pairwise(args):
         if flag in ("--resume", "resume") and not value.startswith("-"):
             return value
@@ -362,7 +368,8 @@ class Codex:
         return {"type": f"item.{step}", "item": {"id": f"item_{self._items}", **fields}}
 
 
-DIALECTS: dict[str, type[Claude | Cursor | Codex]] = {
+Dialect = Claude | Cursor | Codex
+DIALECTS: dict[str, type[Dialect]] = {
     "claude": Claude,
     "cursor-agent": Cursor,
     "codex": Codex,
@@ -427,7 +434,7 @@ def become_child(kind: str, life: int, hold_pipe: bool, log: StepLog, tell: int)
 class Turn:
     """One turn of one dialect on stdout, as its orders say."""
 
-    def __init__(self, dialect: Claude | Cursor | Codex, orders: Orders, log: StepLog) -> None:
+    def __init__(self, dialect: Dialect, orders: Orders, log: StepLog) -> None:
         self._dialect = dialect
         self._orders = orders
         self._log = log
@@ -487,6 +494,10 @@ class Turn:
         if self._orders.on("noresult"):
             return
         lines = self._dialect.result(text, self._orders.on("error"), self._orders.word("subtype"))
+        used = self._orders.count("used", 1)
+        for line in lines:
+            for name in line.get("usage", ()):
+                line["usage"][name] *= used
         self._say(lines, end=b"" if self._orders.on("nonl") else b"\n")
 
     def _say(self, events: list[Event], *, flush: bool = True, end: bytes = b"\n") -> None:

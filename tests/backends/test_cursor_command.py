@@ -156,7 +156,7 @@ def test_no_prompt_can_become_an_option(prompt):
         assert made.argv[3:] == (*STREAM, "--trust")
 
 
-def test_the_registry_runs_cursor_and_its_parser_knows_the_resumed_id():
+def test_the_registry_runs_three_clis_and_cursor_s_parser_knows_the_resumed_id():
     backends = make_backends(load({}))
-    assert list(backends) == ["cursor"]
+    assert list(backends) == ["claude", "codex", "cursor"]
     assert isinstance(backends["cursor"].parser(ParserSpec("chat-1")), CursorParser)

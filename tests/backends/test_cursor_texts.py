@@ -7,7 +7,7 @@ from scripted_cli import FIXTURES, said
 
 from agentsdock.backends import cursor_texts as texts
 from agentsdock.backends.cursor_texts import SignIn
-from agentsdock.backends.plain_text import plain, public_reason
+from agentsdock.backends.plain_text import REASON_CHARS, public_reason
 
 COMPATIBLE = [
     "help-compatible.txt",
@@ -251,7 +251,7 @@ def test_a_reason_shows_no_path_and_no_address():
     text = "\n\x1b[31mError\x1b[0m: no '/home/a b/x' in /opt/c or ~/d for me@example.invalid.\nmore"
     assert public_reason(text) == "Error: no <path> in <path> or <path> for <address>"
     assert "linux/x64" in public_reason(said("help-crash.txt"))
-    assert len(public_reason("x" * 9000)) == texts.REASON_CHARS
+    assert len(public_reason("x" * 9000)) == REASON_CHARS
 
 
 READERS = [

@@ -8,10 +8,10 @@ from scripted_cli import HEALTHY, Cli, client, printed, put
 from trio.testing import Sequencer
 
 from agentsdock import config
-from agentsdock.backends import fallbacks
 from agentsdock.backends.probing import CATALOG_SECONDS, Runtimes
 from agentsdock.backends.programs import identify
 from agentsdock.backends.protocol import Completed, Diagnostic
+from agentsdock.backends.registry import make_backends
 from agentsdock.model.errors import Unavailable
 
 TTL = 60
@@ -174,14 +174,6 @@ async def test_a_cli_that_is_not_ready_is_unavailable_and_says_why(runtimes, bac
         "message": "probe 1",
         "action": "do something",
     }
-
-
-@pytest.mark.parametrize("name", ["claude", "codex"])
-async def test_a_backend_that_is_not_run_here_is_never_admitted(runtimes, name):
-    with pytest.raises(Unavailable) as refused:
-        await runtimes.admit(name)
-    assert refused.value.detail()["backend"] == name
-    assert "does not run" in refused.value.detail()["message"]
 
 
 @pytest.mark.parametrize("change", ["removed", "replaced", "rewritten", "not executable"])
@@ -363,8 +355,9 @@ async def test_a_program_found_missing_at_its_start_is_looked_for_again(runtimes
     assert backend.probes == 2
 
 
-async def test_the_catalogue_has_all_backends_and_what_clients_require(runtimes):
-    catalog = await runtimes.catalog()
+async def test_the_catalogue_has_all_backends_and_what_clients_require(environ, backend):
+    backends = {**make_backends(config.load(environ)), "cursor": backend}
+    catalog = await Runtimes(config.load(environ), backends, no_probe).catalog()
     assert catalog["generated_at"].endswith("Z")
     assert list(catalog["backends"]) == ["claude", "codex", "cursor"]
     for entry in catalog["backends"].values():
@@ -428,7 +421,8 @@ async def test_a_whole_probe_counts_against_one_budget(runtimes, backend, autoju
 
 
 async def test_the_fallback_lists_hold_the_models_and_efforts_of_the_contract():
-    claude, codex = fallbacks.entry("claude"), fallbacks.entry("codex")
+    backends = make_backends(config.load({}))
+    claude, codex = (backends[name].fallback_models("-") for name in ("claude", "codex"))
     assert [option["value"] for option in claude["models"]] == [
         "",
         "fable",

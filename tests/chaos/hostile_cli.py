@@ -1,4 +1,4 @@
-"""A Cursor CLI that grows a hostile tree around itself, or plays along.
+"""A CLI of any dialect that grows a hostile tree around itself, or plays along.
 
 ``[[fake ledger=PATH seed=N end=HOW]]`` in its prompt grows tree N of ``hostile_tree``, which
 enters itself in the ledger, says ``grown``, and goes on as HOW says:
@@ -6,7 +6,7 @@ enters itself in the ledger, says ``grown``, and goes on as HOW says:
 =========  ==============================================================
 ``result``  a successful result and exit status 0; the tree is left behind
 ``linger``  the same result, and no exit
-``ask``     a question that nobody will answer
+``ask``     a question that nobody will answer, in the words of Cursor
 ``stay``    texts for ever
 =========  ==============================================================
 
@@ -29,36 +29,37 @@ HEARTBEAT_SECONDS = 0.05
 
 def main() -> int:
     args = sys.argv[1:]
-    cursor = fake_agent.Cursor(fake_agent.conversation(args))
-    answer = fake_agent.probe_answer("cursor-agent", args, cursor.session_id)
+    who = fake_agent.speaker(sys.argv[0])
+    cli = fake_agent.DIALECTS[who](fake_agent.conversation(args))
+    answer = fake_agent.probe_answer(who, args, cli.session_id)
     if answer is not None:
         print(answer, flush=True)
         return 0
     orders = fake_agent.Orders(fake_agent.read_prompt(args))
     if not orders.word("ledger"):
-        return fake_agent.Turn(cursor, orders, fake_agent.StepLog(orders.word("log"))).run()
-    return hostile_turn(cursor, orders)
+        return fake_agent.Turn(cli, orders, fake_agent.StepLog(orders.word("log"))).run()
+    return hostile_turn(cli, orders)
 
 
-def hostile_turn(cursor: fake_agent.Cursor, orders: fake_agent.Orders) -> int:
+def hostile_turn(cli: "fake_agent.Dialect", orders: fake_agent.Orders) -> int:
     ledger = Ledger(orders.word("ledger"))
     ledger.enter()
-    say(cursor.init())
+    say(cli.init())
     grow(orders.count("seed"), ledger)
-    say(cursor.text("grown"))
+    say(cli.text("grown"))
     match orders.word("end"):
         case "result":
-            say(cursor.result("done", error=False, subtype=""))
+            say(cli.result("done", error=False, subtype=""))
             return 0
         case "linger":
-            say(cursor.result("done", error=False, subtype=""))
+            say(cli.result("done", error=False, subtype=""))
         case "ask":
             query = {"id": 1, "shellRequestQuery": {"args": {"command": "true"}}}
             kind = {"subtype": "request", "query_type": "shellRequestQuery", "query": query}
-            say([{"type": "interaction_query", **kind, "session_id": cursor.session_id}])
+            say([{"type": "interaction_query", **kind, "session_id": cli.session_id}])
         case "stay":
             for number in itertools.count():
-                say(cursor.text(f"#{number:06d}"))
+                say(cli.text(f"#{number:06d}"))
                 time.sleep(HEARTBEAT_SECONDS)
     while True:
         signal.pause()

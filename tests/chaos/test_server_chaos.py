@@ -25,6 +25,7 @@ from agentsdock.guard import procs
 from agentsdock.guard.orphans import reap
 from agentsdock.guard.process_guard import LIBC, PR_SET_CHILD_SUBREAPER, become_subreaper
 from agentsdock.guard.sweep import SweepRecord, sweep
+from agentsdock.model.sessions import BACKENDS
 from agentsdock.testing.server import ServerProcess, running_server
 
 pytestmark = pytest.mark.chaos
@@ -87,7 +88,9 @@ class Dock:
         return answer.raise_for_status().json()
 
     async def plant(self, seed: int, way: str, ledgers: pathlib.Path) -> Tree:
-        answer = await self.call("POST", "/api/sessions", backend="cursor")
+        # The question that nobody answers is Cursor's.
+        backend = "cursor" if way == "ask" else BACKENDS[seed % len(BACKENDS)]
+        answer = await self.call("POST", "/api/sessions", backend=backend)
         tree = Tree(seed, way, ledgers / str(seed), answer["session"]["id"])
         self._nursery.start_soon(tree.witness.follow, self.server)
         tree.run = await self.say(tree, tree.prompt)
@@ -115,9 +118,17 @@ class Dock:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     here = pathlib.Path(__file__).parent
-    program = install_cli(tmp_path_factory.mktemp("bin"), here / "hostile_cli.py")
+    folder = tmp_path_factory.mktemp("bin")
+    program, claude, codex = (
+        install_cli(folder, here / "hostile_cli.py", name)
+        for name in ("cursor-agent", "claude", "codex")
+    )
     return {
         "CURSOR_BIN": str(program),
+        "CLAUDE_BIN": str(claude),
+        "CODEX_BIN": str(codex),
+        "AGENTSDOCK_CLAUDE_POST_TERMINAL_EXIT_SECONDS": "0.3",
+        "AGENTSDOCK_CODEX_POST_TERMINAL_EXIT_SECONDS": "0.3",
         "AGENTSDOCK_BACKEND": "cursor",
         "AGENTSDOCK_AGENT_CWD": str(program.parent),
         "AGENTSDOCK_STOP_GRACE_SECONDS": "0.2",

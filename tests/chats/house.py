@@ -42,6 +42,8 @@ class StubBackend:
     """A CLI that any prompt of at most PROMPT_LIMIT characters fits."""
 
     name = "cursor"
+    forks = False
+    usage_is_total = False
 
     def __init__(self) -> None:
         self.prompts = []

@@ -26,7 +26,13 @@ async def parent_of(house):
 
 def forks(house):
     return Forks(
-        house.settings, house.store, house.registry, house.library, lambda _: True, house.nursery
+        house.settings,
+        house.store,
+        house.registry,
+        house.library,
+        lambda _: True,
+        {"cursor": house.backend},
+        house.nursery,
     )
 
 

@@ -17,6 +17,7 @@ from agentsdock.model.requests import CreateSession, PatchSession, ReadPage
 DETAIL_ONLY = {
     "system_prompt",
     "session_id",
+    "usage",
     "cursor_session_id",
     "claude_session_id",
     "codex_thread_id",

@@ -225,9 +225,9 @@ def test_a_failed_turn_says_why() -> None:
     assert tell(THREAD, error, silent)[-1] == Result(True, message="Reconnecting... 5/5")
 
 
-def test_tokens_come_with_the_result() -> None:
+def test_tokens_come_with_the_result_and_cached_ones_count_once() -> None:
     (result,) = only(tell(THREAD, DONE), Result)
-    assert result.usage == Usage(9, 2, 4, None)
+    assert result.usage == Usage(5, 2, 4, None)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ _DETAIL: dict[str, Schema] = {
     "codex_permission_profile": nullable(STRING),
     "codex_approvals_reviewer": one_of(CODEX_APPROVALS_REVIEWERS),
     "provider_jobs_access": one_of(PROVIDER_JOBS_ACCESS),
+    "usage": nullable(
+        record(
+            input_tokens=INTEGER,
+            output_tokens=INTEGER,
+            cached_input_tokens=INTEGER,
+            cache_write_input_tokens=INTEGER,
+            total_tokens=INTEGER,
+            cost_usd=NUMBER,
+        )
+    ),
     "codex_goal": nullable(OBJECT),
     "codex_goal_time_budget_seconds": nullable(NUMBER),
     "codex_goal_time_budget_exhausted": FLAG,
