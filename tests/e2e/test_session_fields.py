@@ -261,7 +261,7 @@ def test_a_summary_is_the_detail_without_the_keys_of_the_detail(client):
         *("codex_thread_id", "cursor_permission_mode", "claude_permission_mode"),
         *("codex_approval_policy", "codex_sandbox_mode", "codex_permission_profile"),
         *("codex_approvals_reviewer", "provider_jobs_access", "codex_goal"),
-        *("codex_goal_time_budget_seconds", "codex_goal_time_budget_exhausted"),
+        *("codex_goal_time_budget_seconds", "codex_goal_time_budget_exhausted", "usage"),
     }
 
 
