@@ -35,6 +35,7 @@ def server(home):
     """One server for all tests here; each has a chat of its own."""
     settings = {
         "CURSOR_BIN": str(install_player(home / "player")),
+        "CLAUDE_BIN": str(home / "no-claude"),
         "AGENTSDOCK_BACKEND": "cursor",
         "AGENTSDOCK_AGENT_CWD": str(home),
     }
@@ -311,7 +312,7 @@ def test_the_server_of_the_kit_leaves_with_status_0(agentsdock_server):
 
 @pytest.mark.parametrize(
     ("options", "hint"),
-    [(["hello", "--backend", "claude"], "--backend cursor"), ([" "], "empty")],
+    [(["hello", "--backend", "claude"], "CLAUDE_BIN"), ([" "], "empty")],
     ids=["a CLI that cannot run", "nothing to say"],
 )
 def test_a_message_that_is_not_taken_leaves_no_empty_chat(command, options, hint):
