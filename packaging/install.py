@@ -192,7 +192,7 @@ class Installer:
         if self.options.trust_key and not self.prefix.key_file.exists():
             shutil.copyfile(self.options.trust_key, self.prefix.key_file)
         if self._is_running(installed):
-            say("    it is there already, and answers")
+            say("    it is there already")
         else:
             self._activate(installed, wanted)
         self.prefix.tidy()
@@ -318,8 +318,10 @@ class Installer:
             if old is None:
                 self.service.remove()
                 self.prefix.link("current", None)
+                if not settings:
+                    self.prefix.settings_file.unlink(missing_ok=True)
                 self.prefix.done()
-                say("    nothing is installed; state and settings are kept")
+                say("    nothing is installed; the state is kept")
                 return
             if self.state.schema() > old.schema:
                 self._restore(old, self._snapshot(old))

@@ -221,6 +221,17 @@ def test_a_release_that_dies_after_its_migration_is_rolled_back_with_its_data(fi
     assert (kept / "agentsdock.db").exists()
 
 
+def test_a_first_installation_that_fails_leaves_nothing_but_the_state(home, releases):
+    home.bring(releases("2 dying"), SCHEMA + 1)
+    ended = home.install(releases("2 dying"), "--port", free_port())
+    assert ended.returncode == 1
+    assert "nothing is installed" in ended.stdout
+    assert home.current is None
+    assert not (home.prefix / "settings.env").exists()
+    assert not (home.root / ".config/systemd/user/agentsdock.service").exists()
+    assert (home.state / "token").exists()
+
+
 def test_one_that_was_killed_at_each_step_is_taken_up_again(first, releases):
     """The whole process group, as a closed terminal or a power cut would."""
     for path in (first.prefix / "releases").glob("2.0.0-*"):
