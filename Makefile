@@ -24,8 +24,10 @@ demo: $(VENV)/.runtime
 	$(BIN)/python -m agentsdock demo
 
 # Everything that must hold: style, types, layers, and every test.
+# Chaos has the machine for itself.
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not chaos"
+	$(BIN)/python -m pytest -m chaos
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
