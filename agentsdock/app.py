@@ -176,7 +176,11 @@ async def _open_house(
 
 def _own_folders(settings: Settings, identity: Identity) -> tuple[Authorities, Storage]:
     """What lies in folders of its own beside the database.  Raises SettingError."""
-    authorities = Authorities(settings.state_dir / AUTHORITY_FOLDER, identity.server)
+    authorities = Authorities(
+        settings.state_dir / AUTHORITY_FOLDER,
+        identity.server,
+        authenticated=settings.token is not None,
+    )
     try:
         authorities.secure()
         return authorities, Storage.of(settings.state_dir)

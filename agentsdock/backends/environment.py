@@ -104,9 +104,9 @@ def _with_folder(path: str, folder: str) -> str:
     return os.pathsep.join(parts if folder in parts else [folder, *parts])
 
 
-def can_publish() -> bool:
-    """Whether the helper program is installed beside this server's Python."""
-    return "AGENTSDOCK_PUBLISH_CLI" in _helpers(pathlib.Path(sys.executable).parent)
+def installed_helpers() -> frozenset[str]:
+    """The variables of the helper programs that lie beside this server's Python."""
+    return frozenset(_helpers(pathlib.Path(sys.executable).parent))
 
 
 def _helpers(folder: pathlib.Path) -> dict[str, str]:

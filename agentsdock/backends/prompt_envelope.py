@@ -9,13 +9,25 @@ import hashlib
 import os
 import pathlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from agentsdock.backends.protocol import AttachedFile, Envelope
 from agentsdock.model.sessions import ProviderBinding, Session
 
 HELPERS_MARK = "[AgentsDock helpers]"
 INSTRUCTION_VERSION = "1"
+
+_HELPER_USAGE = {
+    "AGENTSDOCK_PUBLISH_CLI": (
+        "To hand files to the user, run this with their absolute paths:",
+        "FILE...",
+    ),
+    "AGENTSDOCK_JOBS_CLI": (
+        "To see or change the scheduled jobs of this chat (list, get, runs, create, update, "
+        "delete; --help tells more):",
+        "list",
+    ),
+}
 
 _PRELUDE = """\
 AgentsDock runs you: a server that starts you without a terminal for one turn of a chat.
@@ -60,17 +72,21 @@ def instruction_hash(backend: str, rendered: str) -> str:
     return hashlib.sha256(f"{policy}\0{rendered}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def helpers_part(authority: str, session_id: str) -> str:
-    """How an agent hands out files; ``authority`` is the path of its turn's own file."""
-    return "\n".join(
-        [
-            HELPERS_MARK,
-            "To hand files to the user, run this with their absolute paths:",
-            f'"$AGENTSDOCK_PUBLISH_CLI" --authority-file {shlex.quote(authority)} '
-            f"--chat-id {session_id} FILE...",
-            "[End AgentsDock helpers]",
-        ]
-    )
+def helpers_part(authority: str, session_id: str, helpers: Collection[str]) -> str:
+    """What an agent may run; ``authority`` is the path of its turn's own file.
+
+    ``helpers`` are the variables of the programs that it has and may use.
+    """
+    told = [
+        line
+        for name, (purpose, usage) in _HELPER_USAGE.items()
+        if name in helpers
+        for line in (
+            purpose,
+            f'"${name}" --authority-file {shlex.quote(authority)} --chat-id {session_id} {usage}',
+        )
+    ]
+    return "\n".join([HELPERS_MARK, *told, "[End AgentsDock helpers]"]) if told else ""
 
 
 def compose(

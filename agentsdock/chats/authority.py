@@ -5,6 +5,7 @@ one run, from before its CLI starts until a stop is admitted or the run ends.  T
 a hash, in memory: nothing survives a restart.
 """
 
+import enum
 import hashlib
 import json
 import os
@@ -25,23 +26,32 @@ LIFETIME_SECONDS = 604_800
 log = get_logger()
 
 
+class Action(enum.StrEnum):
+    """What an authority may be used for."""
+
+    PUBLISH = "publish"
+    JOBS = "jobs"
+
+
 @frozen
 class Grant:
-    """A run's authority before it is in force: where its file will be, and the secret."""
+    """What one run may ask; in force from ``Authorities.grant`` to ``revoke``."""
 
     session_id: str
     run_id: str
     path: pathlib.Path
-    secret: str = field(repr=False)
+    """Of the file that holds the secret, and nothing else does."""
+    actions: frozenset[Action]
     jobs_access: str
+    """The chat's ``provider_jobs_access`` when its turn was prepared."""
 
-
-@frozen
-class Holder:
-    """Who holds a secret."""
-
-    session_id: str
-    run_id: str
+    def require_jobs(self, access_now: str, *, change: bool) -> None:
+        """Raises Forbidden unless both then and now the chat lets its agent see (``change``:
+        or change) its jobs: tightening counts at once, loosening from the next turn on."""
+        enough = ("full",) if change else ("full", "read_only")
+        if self.jobs_access not in enough or access_now not in enough:
+            what = "change" if change else "see"
+            raise Forbidden(f"the settings of this chat do not let its agent {what} jobs")
 
 
 @frozen
@@ -50,8 +60,11 @@ class Authorities:
 
     folder: pathlib.Path
     server_identity: str
-    _held: dict[str, Holder] = field(factory=dict, init=False)
-    _grants: dict[str, Grant] = field(factory=dict, init=False)
+    served: frozenset[Action] = frozenset({Action.PUBLISH})
+    """Actions that this server has routes for; no others are granted."""
+    authenticated: bool = False
+    """Whether clients need a token.  Where anybody is a client, an agent may only publish."""
+    _held: dict[str, Grant] = field(factory=dict, init=False, repr=False)
 
     def secure(self) -> None:
         """Make the folder.  Raises OSError for one that is a link or somebody else's."""
@@ -73,17 +86,23 @@ class Authorities:
 
     def prepare(self, session_id: str, run_id: str, jobs_access: str) -> Grant:
         path = self.folder / f"{run_id}-{secrets.token_hex(16)}.json"
-        return Grant(session_id, run_id, path, secrets.token_urlsafe(48), jobs_access)
+        return Grant(session_id, run_id, path, self._actions(jobs_access), jobs_access)
+
+    def _actions(self, jobs_access: str) -> frozenset[Action]:
+        if not self.authenticated:
+            return self.served & {Action.PUBLISH}
+        return self.served - ({Action.JOBS} if jobs_access == "blocked" else set())
 
     def grant(self, grant: Grant) -> None:
         """Put it in force.  Raises OSError."""
+        secret = secrets.token_urlsafe(48)
         content = {
             "version": 1,
             "server_identity": self.server_identity,
             "source_session_id": grant.session_id,
             "source_run_id": grant.run_id,
-            "provider_capability": grant.secret,
-            "capability": grant.secret,
+            "provider_capability": secret,
+            "capability": secret,
             "provider_jobs_access": grant.jobs_access,
             "expires_at": time.time() + LIFETIME_SECONDS,
         }
@@ -94,26 +113,30 @@ class Authorities:
         except OSError:
             _remove(grant.path)
             raise
-        self._held[_hash(grant.secret)] = Holder(grant.session_id, grant.run_id)
-        self._grants[grant.run_id] = grant
+        self._held[_hash(secret)] = grant
 
     def revoke(self, run_id: str) -> None:
         """End what a run may do; again is no error."""
-        grant = self._grants.pop(run_id, None)
-        if grant is None:
-            return
-        del self._held[_hash(grant.secret)]
-        _remove(grant.path)
+        for hashed, grant in self._held.items():
+            if grant.run_id == run_id:
+                del self._held[hashed]
+                _remove(grant.path)
+                return
 
     def is_live(self, run_id: str) -> bool:
-        return run_id in self._grants
+        return any(grant.run_id == run_id for grant in self._held.values())
 
-    def holder(self, secret: str | None) -> Holder:
-        """Raises Forbidden."""
-        found = self._held.get(_hash(secret)) if secret else None
-        if found is None:
+    def authorize(self, secret: str | None, session_id: str, action: Action) -> Grant:
+        """Whose secret it is.  Raises Forbidden unless that is a running turn of this chat
+        that may do this."""
+        grant = self._held.get(_hash(secret)) if secret else None
+        if grant is None:
             raise Forbidden("this capability is not that of a running turn")
-        return found
+        if grant.session_id != session_id:
+            raise Forbidden("this capability belongs to another chat")
+        if action not in grant.actions:
+            raise Forbidden(f"this capability does not cover {action}")
+        return grant
 
 
 def _remove(path: pathlib.Path) -> None:

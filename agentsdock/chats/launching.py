@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from agentsdock.backends.environment import can_publish
+from agentsdock.backends.environment import installed_helpers
 from agentsdock.backends.probing import Runtimes
 from agentsdock.backends.prompt_envelope import helpers_part, manifest_path
 from agentsdock.backends.protocol import (
@@ -19,7 +19,7 @@ from agentsdock.backends.protocol import (
     TurnContext,
 )
 from agentsdock.chats import bindings, memory
-from agentsdock.chats.authority import Authorities, Grant
+from agentsdock.chats.authority import Action, Authorities, Grant
 from agentsdock.chats.choosing import backend_changed, with_runtime
 from agentsdock.config import Settings
 from agentsdock.guard.contract import LaunchSpec
@@ -39,6 +39,10 @@ Attached = Callable[[str, Sequence[str]], Awaitable[tuple[AttachedFile, ...]]]
 """A chat's files by their ids, as a CLI reads them.  Raises NotFound."""
 
 TITLE_CHARS = 72
+HELPERS = {
+    Action.PUBLISH: "AGENTSDOCK_PUBLISH_CLI",
+    Action.JOBS: "AGENTSDOCK_JOBS_CLI",
+}
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)\Z", re.IGNORECASE)
 
 
@@ -107,7 +111,8 @@ class Launcher:
             session, event = await self._roll_over(session, run)
             first.append(event)
         grant = self.authorities.prepare(session.id, run.id, session.provider_jobs_access)
-        helpers = helpers_part(str(grant.path), session.id) if can_publish() else ""
+        usable = {HELPERS[action] for action in grant.actions} & installed_helpers()
+        helpers = helpers_part(str(grant.path), session.id, usable)
         envelope = backend.compose(session, turn.prompt, files, helpers)
         session = evolve(session, locked=True, title=_title(session, turn))
         command, refusal = self._command(backend, admitted, session, envelope, run)

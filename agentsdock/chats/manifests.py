@@ -16,7 +16,7 @@ import trio
 from attrs import frozen
 
 from agentsdock.backends.prompt_envelope import manifest_path
-from agentsdock.chats.authority import Grant, Holder
+from agentsdock.chats.authority import Grant
 from agentsdock.chats.entries import Entry, read_entries
 from agentsdock.chats.publishing import Publishing
 from agentsdock.files.folders import open_private
@@ -52,7 +52,7 @@ class Manifest:
     def __init__(self, publishing: Publishing, state_dir: pathlib.Path, grant: Grant) -> None:
         self._publishing = publishing
         self._state_dir = state_dir
-        self._holder = Holder(grant.session_id, grant.run_id)
+        self._holder = grant
         self._path = pathlib.Path(manifest_path(state_dir, grant.session_id))
         self._scope = trio.CancelScope()
         self._tried: Signature | None = None

@@ -14,7 +14,7 @@ import msgspec
 import trio
 from attrs import frozen
 
-from agentsdock.chats.authority import Authorities, Holder
+from agentsdock.chats.authority import Action, Authorities, Grant
 from agentsdock.chats.chat import Chat
 from agentsdock.chats.entries import Entry
 from agentsdock.chats.library import Library, not_stored
@@ -23,7 +23,7 @@ from agentsdock.chats.tasks import hand_over
 from agentsdock.files.names import clean_name, content_type_of
 from agentsdock.files.sources import NotPublishable, Source, open_source, read_source
 from agentsdock.files.storage import TooLarge as FileTooLarge
-from agentsdock.model.errors import Conflict, Forbidden, TooLarge, Unprocessable
+from agentsdock.model.errors import Conflict, TooLarge, Unprocessable
 from agentsdock.model.events import Draft
 from agentsdock.model.files import FileRecord
 from agentsdock.model.times import iso_now
@@ -47,7 +47,7 @@ class _Copy:
     mark: bytes
 
 
-Commit = Callable[[Chat, Holder, str, Sequence[_Copy]], Awaitable[list[str]]]
+Commit = Callable[[Chat, Grant, str, Sequence[_Copy]], Awaitable[list[str]]]
 
 
 @frozen
@@ -58,28 +58,25 @@ class Publishing:
     authorities: Authorities
     nursery: trio.Nursery
 
-    def holder(self, session_id: str, secret: str | None) -> Holder:
+    def holder(self, session_id: str, secret: str | None) -> Grant:
         """Who may publish in this chat with the secret.  Raises Forbidden."""
-        holder = self.authorities.holder(secret)
-        if holder.session_id != session_id:
-            raise Forbidden("this capability belongs to another chat")
-        return holder
+        return self.authorities.authorize(secret, session_id, Action.PUBLISH)
 
-    async def publish(self, holder: Holder, publication: Publication) -> dict[str, Any]:
+    async def publish(self, holder: Grant, publication: Publication) -> dict[str, Any]:
         """The body of ``POST /api/agent/sessions/{id}/artifacts``.
 
         Raises Conflict, Unprocessable, TooLarge and Unavailable.
         """
         return await hand_over(self.nursery, self._publish, holder, publication)
 
-    async def _publish(self, holder: Holder, publication: Publication) -> dict[str, Any]:
+    async def _publish(self, holder: Grant, publication: Publication) -> dict[str, Any]:
         chat = self.registry.require(holder.session_id)
         copies = await self._copies(chat, publication.entries)
         ids = await self._keep(chat, holder, publication, copies, self._commit_once)
         return await self._receipts(chat, holder, publication, ids)
 
     async def publish_new(
-        self, holder: Holder, publication_id: str, entries: Sequence[Entry]
+        self, holder: Grant, publication_id: str, entries: Sequence[Entry]
     ) -> None:
         """Publish those files that this turn has not handed out as they are now.
 
@@ -162,7 +159,7 @@ class Publishing:
     async def _keep(
         self,
         chat: Chat,
-        holder: Holder,
+        holder: Grant,
         publication: Publication,
         copies: Sequence[_Copy],
         commit: Commit,
@@ -178,7 +175,7 @@ class Publishing:
             raise
 
     async def _commit_once(
-        self, chat: Chat, holder: Holder, key: str, copies: Sequence[_Copy]
+        self, chat: Chat, holder: Grant, key: str, copies: Sequence[_Copy]
     ) -> list[str]:
         """The ids of the artifacts: told now, or when this was published before."""
         scope, digest = f"publish {chat.id}", _digest(copies)
@@ -196,7 +193,7 @@ class Publishing:
         return ids
 
     async def _commit_new(
-        self, chat: Chat, holder: Holder, key: str, copies: Sequence[_Copy]
+        self, chat: Chat, holder: Grant, key: str, copies: Sequence[_Copy]
     ) -> list[str]:
         known = chat.live.handed_out if chat.live is not None else frozenset()
         await self._clear([copy for copy in copies if copy.mark in known])
@@ -208,7 +205,7 @@ class Publishing:
     async def _tell(
         self,
         chat: Chat,
-        holder: Holder,
+        holder: Grant,
         key: str,
         copies: Sequence[_Copy],
         changes: Sequence[Change],
@@ -237,7 +234,7 @@ class Publishing:
         live.handed_out.update(copy.mark for copy in copies)
 
     async def _receipts(
-        self, chat: Chat, holder: Holder, publication: Publication, ids: Sequence[str]
+        self, chat: Chat, holder: Grant, publication: Publication, ids: Sequence[str]
     ) -> dict[str, Any]:
         receipts = []
         for file_id in ids:

@@ -121,3 +121,14 @@ def test_the_same_chat_is_told_the_same_each_time():
 
 def test_half_a_character_breaks_nothing():
     assert compose(evolve(CHAT, system_prompt="\ud800")).instruction_hash
+
+
+def test_only_helpers_that_may_be_used_are_told():
+    assert envelope.helpers_part("/a/b.json", "sess_1", ()) == ""
+    both = envelope.helpers_part(
+        "/a b", "sess_1", {"AGENTSDOCK_PUBLISH_CLI", "AGENTSDOCK_JOBS_CLI"}
+    )
+    for name in ("PUBLISH", "JOBS"):
+        usage = f""""$AGENTSDOCK_{name}_CLI" --authority-file '/a b' --chat-id sess_1 """
+        assert both.count(usage) == 1
+    assert "JOBS" not in envelope.helpers_part("/a/b.json", "sess_1", {"AGENTSDOCK_PUBLISH_CLI"})

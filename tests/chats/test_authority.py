@@ -5,35 +5,112 @@ import stat
 
 import pytest
 
-from agentsdock.chats.authority import Authorities
+from agentsdock.chats.authority import Action, Authorities
 from agentsdock.model.errors import Forbidden
+from agentsdock.model.sessions import PROVIDER_JOBS_ACCESS
+
+EVERYTHING = frozenset(Action)
 
 
 @pytest.fixture
 def authorities(tmp_path):
-    found = Authorities(tmp_path / "state" / "authority", "server")
+    found = Authorities(
+        tmp_path / "state" / "authority", "server", served=EVERYTHING, authenticated=True
+    )
     found.secure()
     return found
 
 
-def test_a_secret_counts_from_its_grant_to_its_revocation(authorities):
-    grant = authorities.prepare("sess_1", "run_1", "full")
-    with pytest.raises(Forbidden):
-        authorities.holder(grant.secret)
+def granted(authorities, session_id="sess_1", run_id="run_1", access="full"):
+    """A grant in force, and its secret as the CLI finds it."""
+    grant = authorities.prepare(session_id, run_id, access)
     authorities.grant(grant)
-    holder = authorities.holder(grant.secret)
-    assert (holder.session_id, holder.run_id) == ("sess_1", "run_1")
-    assert json.loads(grant.path.read_text())["capability"] == grant.secret
-    assert stat.S_IMODE(grant.path.stat().st_mode) == 0o600
-    assert grant.secret not in repr(authorities)
-    for secret in (None, "", grant.secret[:-1], grant.secret + "x"):
-        with pytest.raises(Forbidden):
-            authorities.holder(secret)
-    authorities.revoke("run_1")
-    authorities.revoke("run_1")
+    return grant, json.loads(grant.path.read_text())["capability"]
+
+
+def refused(authorities, secret, session_id="sess_1", action=Action.PUBLISH):
     with pytest.raises(Forbidden):
-        authorities.holder(grant.secret)
+        authorities.authorize(secret, session_id, action)
+    return True
+
+
+def test_a_secret_counts_from_its_grant_to_its_revocation(authorities):
+    grant, secret = granted(authorities)
+    assert authorities.authorize(secret, "sess_1", Action.PUBLISH) is grant
+    assert (grant.session_id, grant.run_id) == ("sess_1", "run_1")
+    assert stat.S_IMODE(grant.path.stat().st_mode) == 0o600
+    for other in (None, "", secret[:-1], secret + "x"):
+        assert refused(authorities, other)
+    assert authorities.is_live("run_1")
+    authorities.revoke("run_1")
+    authorities.revoke("run_1")
+    assert not authorities.is_live("run_1")
+    assert refused(authorities, secret)
     assert not grant.path.exists()
+
+
+def test_the_server_keeps_no_secret(authorities):
+    grant, secret = granted(authorities)
+    kept = [authorities.folder, grant, *authorities._held, *authorities._held.values()]
+    assert secret not in repr(kept)
+
+
+def test_a_secret_is_of_one_chat_and_ends_with_its_own_run_only(authorities):
+    _, first = granted(authorities)
+    other, second = granted(authorities, "sess_2", "run_2")
+    assert refused(authorities, first, "sess_2")
+    assert refused(authorities, second, "sess_1")
+    authorities.revoke("run_1")
+    assert authorities.authorize(second, "sess_2", Action.PUBLISH) is other
+
+
+def test_a_restarted_server_knows_no_secret_of_before(authorities):
+    grant, secret = granted(authorities)
+    content = grant.path.read_text()
+    again = Authorities(authorities.folder, "server", served=EVERYTHING, authenticated=True)
+    again.purge()
+    assert not grant.path.exists()
+    grant.path.write_text(content)
+    assert refused(again, secret)
+
+
+@pytest.mark.parametrize(
+    ("authenticated", "access", "actions"),
+    [
+        (True, "full", {Action.PUBLISH, Action.JOBS}),
+        (True, "read_only", {Action.PUBLISH, Action.JOBS}),
+        (True, "blocked", {Action.PUBLISH}),
+        (False, "full", {Action.PUBLISH}),
+    ],
+)
+def test_what_is_granted(tmp_path, authenticated, access, actions):
+    found = Authorities(tmp_path / "a", "server", EVERYTHING, authenticated)
+    found.secure()
+    _, secret = granted(found, access=access)
+    for action in Action:
+        if action in actions:
+            found.authorize(secret, "sess_1", action)
+        else:
+            assert refused(found, secret, action=action)
+
+
+def test_no_action_without_routes_is_granted(tmp_path):
+    found = Authorities(tmp_path / "a", "server", authenticated=True)
+    found.secure()
+    _, secret = granted(found)
+    assert refused(found, secret, action=Action.JOBS)
+
+
+@pytest.mark.parametrize("issued", PROVIDER_JOBS_ACCESS)
+@pytest.mark.parametrize("now", PROVIDER_JOBS_ACCESS)
+def test_tighter_access_counts_at_once_and_looser_from_the_next_turn_on(authorities, issued, now):
+    grant = authorities.prepare("sess_1", "run_1", issued)
+    for change, enough in ((False, {"full", "read_only"}), (True, {"full"})):
+        if {issued, now} <= enough:
+            grant.require_jobs(now, change=change)
+        else:
+            with pytest.raises(Forbidden):
+                grant.require_jobs(now, change=change)
 
 
 def test_a_start_removes_files_and_follows_no_link(tmp_path, authorities):
@@ -59,13 +136,11 @@ def test_a_start_removes_files_and_follows_no_link(tmp_path, authorities):
 
 
 def test_whatever_lies_where_the_file_was_the_secret_counts_no_more(authorities):
-    grant = authorities.prepare("sess_1", "run_1", "full")
-    authorities.grant(grant)
+    grant, secret = granted(authorities)
     grant.path.unlink()
     grant.path.mkdir()
     authorities.revoke("run_1")
-    with pytest.raises(Forbidden):
-        authorities.holder(grant.secret)
+    assert refused(authorities, secret)
 
 
 def test_a_grant_that_cannot_be_written_is_none(authorities):
@@ -73,5 +148,4 @@ def test_a_grant_that_cannot_be_written_is_none(authorities):
     grant.path.mkdir()
     with pytest.raises(OSError, match="exists"):
         authorities.grant(grant)
-    with pytest.raises(Forbidden):
-        authorities.holder(grant.secret)
+    assert not authorities.is_live("run_1")

@@ -144,7 +144,7 @@ class Watched:
 
     def __init__(self, folder, monkeypatch, *found):
         self.publisher = Publisher()
-        grant = Grant("sess_1", "run_1", folder / "authority", "secret", "full")
+        grant = Grant("sess_1", "run_1", folder / "authority", frozenset(), "full")
         self.manifest = manifests.Manifest(self.publisher, folder, grant)
         self.over = trio.Event()
         self._found = list(found)

@@ -1,6 +1,7 @@
 """Publications against a full disk, a stop and an end that come in the middle of them."""
 
 import errno
+import json
 
 import pytest
 import trio
@@ -25,7 +26,9 @@ class Turn:
             house.store, house.registry, house.library, house.authorities, house.nursery
         )
         live = house.registry.require(chat).live
-        self.holder = self.publishing.holder(chat, live.grant.secret)
+        self.holder = self.publishing.holder(
+            chat, json.loads(live.grant.path.read_text())["capability"]
+        )
         self.entries = []
         for name in ("a.txt", "b.txt"):
             (folder / name).write_text(name)
