@@ -210,6 +210,55 @@ def test_files_are_attached_sent_and_listed(site, open_page):
     assert page.problems == page.foreign == []
 
 
+DROP = """async (name) => {
+    const data = new DataTransfer();
+    data.items.add(new File(["dropped"], name, {type: "text/plain"}));
+    for (const kind of ["dragover", "drop"]) {
+        document.getElementById("scroll").dispatchEvent(
+            new DragEvent(kind, {dataTransfer: data, bubbles: true, cancelable: true}));
+    }
+}"""
+
+
+def test_a_file_that_is_dropped_on_the_chat_goes_with_the_message(site, open_page):
+    chat = site.chat("Dropped")
+    page = live(open_page(f"/chats/{chat}"))
+    page.evaluate(DROP, "dropped.txt")
+    page.get_by_label("Remove dropped.txt").wait_for()
+    assert page.locator("#drop").is_hidden()
+    send(page, "See the file")
+    page.locator(".prompt .chips li").wait_for()
+    assert page.locator("#attached li").count() == 0
+
+
+def test_a_running_turn_gets_more_time(site, open_page):
+    chat = site.chat("Slow")
+    page = live(open_page(f"/chats/{chat}"))
+    send(page, "[[fake show=plan hang=1]]")
+    page.locator(".row.plan").wait_for()
+    with page.expect_response("**/extend") as answer:
+        page.get_by_role("button", name="+15 min").click()
+    assert answer.value.status == 200
+    assert answer.value.json()["idle_deadline"] > 900
+    page.get_by_text("15 more minutes for this turn.").wait_for()
+    site.http.post(f"/api/sessions/{chat}/stop")
+
+
+def test_metrics_are_in_prometheus_form(site):
+    chat = site.chat("Counted")
+    answer = site.http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    assert any(line.startswith("agentsdock_info{version=") for line in lines)
+    assert 'agentsdock_backend_ready{backend="cursor"} 1.0' in lines
+    figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert float(figures["agentsdock_chats"]) >= 1
+    assert float(figures["agentsdock_resident_memory_bytes"]) > 10e6
+    assert float(figures["agentsdock_database_bytes"]) > 0
+    assert chat not in answer.text
+    assert site.http.get("/metrics", headers={"X-AgentsDock-Token": "no"}).status_code == 401
+
+
 def test_health_tells_backends_limits_and_figures(site, open_page):
     page = open_page("/health")
     ready = page.locator(".runtime.ready")
@@ -227,11 +276,14 @@ def test_the_list_shows_what_runs_what_is_new_and_what_waits(site, open_page):
     site.post(chat, "[[fake hang=1]]")
     site.post(chat, "next")
     row = page.locator(f'a[data-chat="{chat}"]')
+    look = "document.dispatchEvent(new Event('visibilitychange'))"  # rather than in 4 s
+    page.evaluate(look)
     page.locator(f'a.running[data-chat="{chat}"]').wait_for()
     assert row.locator(".count").text_content().startswith("1")
     site.http.post(f"/api/sessions/{chat}/stop")
     other = site.chat("Unread")
     site.turn(other, "hello")
+    page.evaluate(look)
     page.locator(f'a.unread[data-chat="{other}"]').wait_for()
 
 

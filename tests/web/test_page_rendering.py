@@ -1,6 +1,8 @@
 """What the page makes of texts, events and patches, without a browser."""
 
 import html.parser
+import subprocess
+import sys
 import time
 
 import pytest
@@ -39,6 +41,15 @@ HOSTILE = [
 ALLOWED = {
     "class", "dir", "href", "rel", "start", "tabindex", "target", "type",
 }  # fmt: skip
+
+
+def test_a_server_whose_page_nobody_opens_imports_nothing_of_it():
+    program = (
+        "import sys, agentsdock.app; print(*(name for name in ('markdown_it', 'nh3', 'pygments', "
+        "'prometheus_client', 'agentsdock.web.page.views') if name in sys.modules))"
+    )
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert made.stdout.strip() == b""
 
 
 class Reader(html.parser.HTMLParser):
