@@ -48,7 +48,6 @@ def test_what_an_agent_says_neither_runs_nor_phones_home(site, open_page):
         assert not ran(page)
         assert page.foreign == page.problems == []
         assert page.locator("main form[action], main iframe, base, #main script").count() == 0
-    assert site.http.get("/api/sessions").json()["sessions"][0]["title"].startswith("<img")
 
 
 def test_the_policy_alone_would_have_stopped_it(site, open_page):
