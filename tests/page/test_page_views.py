@@ -181,6 +181,17 @@ def test_the_folder_of_a_new_chat_is_completed(site, open_page):
     box.press("ArrowDown")
     box.press("Enter")
     assert box.input_value() == f"{site.work}/a-folder-to-find/"
+    message = page.get_by_label("Message", exact=True)
+    box.fill("no-such-folder")
+    message.fill("Work here")
+    message.press("Enter")
+    page.get_by_text("There is no folder no-such-folder on the server.").wait_for()
+    assert message.input_value() == "Work here"
+    box.fill("a-folder-to-find")
+    message.press("Enter")
+    page.wait_for_url(re.compile("/chats/"))
+    chat = site.http.get(f"/api/sessions/{page.url.rpartition('/')[2]}").json()["session"]
+    assert chat["cwd"].rstrip("/") == f"{site.work}/a-folder-to-find"
 
 
 def test_files_are_attached_sent_and_listed(site, open_page):

@@ -1,7 +1,7 @@
 // One chat: its timeline, live; what one can do with it.
 
 import { fragment, html, json } from "./api.js";
-import { offer, permissions } from "./choices.js";
+import { folder as resolved, offer, permissions } from "./choices.js";
 import { Composer } from "./composer.js";
 import * as list from "./list.js";
 import { Queue } from "./queue.js";
@@ -173,8 +173,9 @@ const form = byId("settings-form");
 async function saved() {
   if (settings.returnValue !== "save") return;
   const { title, folder, model, effort, permission, cwd } = form.elements;
-  const change = { title: title.value, folder: folder.value, cwd: cwd.value, model: model.value || null, effort: effort.value || null };
+  const change = { title: title.value, folder: folder.value, model: model.value || null, effort: effort.value || null };
   try {
+    if (cwd.value !== cwd.defaultValue) change.cwd = await resolved(cwd.value.trim());
     await json("PATCH", path, { ...change, ...permissions(form.dataset.backend, permission.value) });
     location.reload();
   } catch (error) {

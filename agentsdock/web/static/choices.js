@@ -52,6 +52,14 @@ export function permissions(backend, value) {
   return { [`${backend}_permission_mode`]: value };
 }
 
+// The folder as the server knows it: ~ and relative paths are for people.
+export async function folder(path) {
+  if (!path) return path;
+  const found = await json("GET", `/api/working-directories/complete?limit=1&path=${encodeURIComponent(path)}`);
+  if (!found.exists) throw new Error(`There is no folder ${path} on the server.`);
+  return found.resolved_path;
+}
+
 function complete(input, box) {
   input.dataset.completes = "yes";
   let marked = -1;

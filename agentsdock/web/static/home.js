@@ -1,7 +1,7 @@
 // A new chat: its first message and what it shall run with.
 
 import { json } from "./api.js";
-import { offer, permissions } from "./choices.js";
+import { folder, offer, permissions } from "./choices.js";
 import { Composer } from "./composer.js";
 import * as list from "./list.js";
 import * as ui from "./ui.js";
@@ -21,7 +21,7 @@ function begin() {
   new Composer(document.getElementById("composer"), async (text, files, key) => {
     const { model, effort, permission, cwd } = options.elements;
     const wanted = {
-      backend: backend(), cwd: cwd.value.trim(), model: model.value || null, effort: effort.value || null,
+      backend: backend(), cwd: await folder(cwd.value.trim()), model: model.value || null, effort: effort.value || null,
       ...permissions(backend(), permission.value),
     };
     if (made) await json("PATCH", `/api/sessions/${made}`, wanted);
