@@ -20,6 +20,8 @@ COMMANDS = {
     "sessions": "agentsdock.cli.sessions:sessions",
     "search": "agentsdock.cli.search:search",
     "replay": "agentsdock.cli.replay:replay",
+    "rejudge": "agentsdock.cli.rejudge:rejudge",
+    "export-fixture": "agentsdock.cli.export_fixture:export_fixture",
     "conformance": "agentsdock.cli.conformance:conformance",
     "backup": "agentsdock.cli.backup:backup",
     "restore": "agentsdock.cli.backup:restore",

@@ -1,16 +1,21 @@
 """Judge a recorded stream as the server would have, without a process or a server."""
 
+import json
 import os
 import pathlib
 from collections.abc import Iterator
 
-from attrs import evolve, frozen
+import cattrs
+from attrs import asdict, evolve, frozen
 
 from agentsdock.model.codes import Code
-from agentsdock.turns.capsule import MAGIC, CapsuleReader, open_capsule
+from agentsdock.model.convert import converter
+from agentsdock.turns.capsule import MAGIC, CapsuleError, CapsuleReader, open_capsule
 from agentsdock.turns.judge import Judgement, judge
 
 READ_BYTES = 64 * 1024
+FACTS_KEY = "agentsdock_fixture"
+"""In ``NAME.json`` beside a fixture's ``NAME.jsonl``: the version of its form."""
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -63,14 +68,15 @@ class Recording:
 
 
 def read_recording(path: pathlib.Path) -> Recording:
-    """What a file tells of itself: a capsule much, a bare stream nothing.
+    """What a file tells of itself: a capsule much, a fixture what lies beside it, a bare stream
+    nothing.
 
     Raises OSError, CapsuleError.
     """
     with path.open("rb") as file:
         head = file.read(len(MAGIC))
     if head != MAGIC and not head.startswith(GZIP_MAGIC):
-        return Recording(path)
+        return _with_facts(path)
     with open_capsule(path) as capsule:
         for _ in capsule:  # how it ended stands at its end
             pass
@@ -117,6 +123,31 @@ def _known(path: pathlib.Path, capsule: CapsuleReader) -> Recording:
     if trailer.killed or trailer.exit_code is None:
         return evolve(found, ended_by=trailer.code)
     return evolve(found, exit_status=trailer.exit_code)
+
+
+@frozen
+class _Facts:
+    backend: str
+    exit_status: int | None
+    ended_by: Code | None
+    stderr: str
+    resume_id: str | None
+
+
+def _with_facts(path: pathlib.Path) -> Recording:
+    """A stream, and what ``export-fixture`` wrote down beside it."""
+    try:
+        facts = json.loads(path.with_suffix(".json").read_bytes())
+    except (OSError, ValueError):
+        return Recording(path)
+    if path.suffix != ".jsonl" or not isinstance(facts, dict) or FACTS_KEY not in facts:
+        return Recording(path)
+    try:
+        known = converter.structure(facts, _Facts)
+    except cattrs.BaseValidationError as error:
+        told = "; ".join(cattrs.transform_error(error))
+        raise CapsuleError(f"{path.with_suffix('.json').name} is damaged: {told}") from error
+    return Recording(path, False, **asdict(known))
 
 
 def _recorded(path: pathlib.Path) -> Iterator[bytes]:
