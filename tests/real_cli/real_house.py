@@ -19,6 +19,8 @@ from agentsdock.testing.replay import replay
 
 HERE = pathlib.Path(__file__).parent
 TOKEN = "real-cli-SECRET-9"
+KEPT = ("PATH", "LANG", "PYTHONPYCACHEPREFIX")
+"""What the house has of our environment: no key or configuration folder of ours reaches a CLI."""
 TERMINAL = ("turn_finished", "turn_stopped")
 FREE = {
     "claude": {"claude_permission_mode": "bypassPermissions"},
@@ -110,8 +112,6 @@ def open_house(folder, clis, *, codex_model="{model}", **environ):
         "environ": {
             "HOME": str(home),
             "TMPDIR": str(scratch),
-            "CODEX_HOME": "",
-            "CLAUDE_CONFIG_DIR": "",
             "CLAUDE_BIN": str(clis.claude),
             "CODEX_BIN": str(clis.codex),
             "STUB_KEY": "test-key-for-the-stub",
@@ -134,6 +134,7 @@ def open_house(folder, clis, *, codex_model="{model}", **environ):
                 + [str(fd) for fd in fds],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                env={name: os.environ[name] for name in KEPT if name in os.environ},
                 pass_fds=fds,
             )
         )

@@ -1,8 +1,11 @@
 """Turns of the real Claude Code and Codex: what they say, what they cost, how they fail."""
 
+import json
+
 import httpx
 import pytest
 import trio
+from installing import PINS
 from real_house import TOKEN, Chat, judged_again
 
 pytestmark = pytest.mark.real_cli
@@ -23,6 +26,31 @@ async def test_a_turn_has_an_answer_and_what_it_cost(backend, open_chat):
     assert turn.last["input_tokens"] >= 100
     assert (turn.last.get("cost_usd") is not None) == (backend == "claude")
     assert len(turn.of("provider_session")) == 1
+
+
+async def test_the_real_programs_are_found_ready_in_their_pinned_versions(client):
+    catalog = await client.catalog(refresh=True)
+    pins = json.loads((PINS / "package.json").read_text())["dependencies"]
+    for backend, package in (("claude", "@anthropic-ai/claude-code"), ("codex", "@openai/codex")):
+        found = catalog["backends"][backend]
+        assert found["diagnostic"]["installed"] is True
+        assert pins[package] in found["diagnostic"]["version"]
+        assert len(found["models"]) > 1
+    assert catalog["backends"]["claude"]["diagnostic"]["status"] == "ready"
+
+
+@both
+async def test_what_the_cli_wrote_down_is_imported_into_a_new_chat(backend, open_chat):
+    chat = await open_chat(backend)
+    turn = await chat.turn("Remember Orion [[stub:text]]")
+    (bound,) = turn.of("provider_session")
+    cwd = (await chat.session())["cwd"]
+    again = await open_chat(backend, cwd=cwd, provider_session_id=bound["provider_session_id"])
+    events = (await again.client.session(again.id))["events"]
+    (asked,) = [event for event in events if event["type"] == "turn_started"]
+    (told,) = [event for event in events if event["type"] == "assistant_text"]
+    assert "Remember Orion" in asked["prompt"]
+    assert (told["text"], told["imported"]) == (HELLO, True)
 
 
 @both
@@ -78,7 +106,7 @@ async def test_a_failing_model_is_an_error_after_few_tries(backend, open_chat):
         assert turn.last["result_text"] == ""
         tries = [one for one in chat.house.asked() if one["script"] == script]
         mine = [one for one in tries if (one["api"] == "messages") == (backend == "claude")]
-        assert 1 <= len(mine) <= 4, script
+        assert 1 <= len(mine) <= 8, script
 
     async with trio.open_nursery() as nursery:
         for script in ("e400", "e401", "e429", "e500"):
