@@ -122,6 +122,10 @@ def test_a_plan_is_a_card_of_its_own(site, open_page):
     assert card.get_by_role("heading", name="Move the queue").is_visible()
     assert card.get_by_text("Copy what waits").is_visible()
     assert page.locator(".bar .badge", has_text="plan").is_visible()
+    seq = page.locator(".row.plan").get_attribute("data-seq")
+    whole = site.http.get(f"/page/chats/{chat}/rows/{seq}")
+    assert "3. Drop the file" in whole.text
+    assert site.http.get(f"/page/chats/{chat}/rows/999").status_code == 404
 
 
 def test_searching_finds_in_the_whole_history_and_leads_there(site, open_page):

@@ -217,21 +217,25 @@ def test_every_kind_of_event_has_a_look_and_none_can_break_the_page():
         event(10, "idle_warning", clock="idle", idle_seconds=60, left_seconds=30),
         event(11, "turn_finished", is_error=True, code="nonzero_exit", result_text=None),
         event(12, "assistant_text", text=None),
+        event(13, "handoff_digest_received", digest="## In short <s>", message="A digest of 'x'."),
+        event(14, "handoff_digest_sent", message="It is passed on."),
     ]
     filled = rendering.fill(
         "rows.html",
         chat=CHAT,
         items=list(grouped(rows(odd))),
         first=1,
-        last=12,
+        last=14,
         before=0,
         after=0,
-        latest=12,
+        latest=14,
     )
     tags = {tag for tag, _ in Reader(filled).tags}
     assert not tags & {"i", "u", "s", "script"}
     assert "U+202E" in filled
     assert "Brand new thing" in filled
+    assert ">In short &lt;s&gt;</h2>" in filled
+    assert "It is passed on." in filled
 
 
 PATCH = """\

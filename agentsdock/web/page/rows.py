@@ -125,6 +125,8 @@ def _row(event: Event, said: frozenset[int]) -> Row | None:
         return Row("diff", key, seq, event)
     if kind in ("file_uploaded", "artifact_created"):
         return Row("file", key, seq, event) if isinstance(event.get("file"), dict) else None
+    if kind.startswith("handoff_digest_") and isinstance(event.get("digest"), str):
+        return Row("digest", key, seq, event)
     if kind == "error":
         return Row("error", key, seq, event, advice(event))
     if kind in TERMINAL_TYPES:

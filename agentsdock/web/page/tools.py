@@ -85,6 +85,10 @@ def shown(event: Mapping[str, Any]) -> Shown:
     )
 
 
+def plan_of(event: Mapping[str, Any]) -> str:
+    return shown(event).plan if "tool" in event else ""
+
+
 def _plan(name: str, given: Mapping[str, Any]) -> str:
     plan = given.get("plan")
     is_plan = name.lower() in ("createplan", "exitplanmode", "exit_plan_mode")

@@ -14,7 +14,7 @@ from agentsdock.model.events import TERMINAL_TYPES
 from agentsdock.model.requests import ReadPage
 from agentsdock.model.sessions import BACKENDS
 from agentsdock.web import figures
-from agentsdock.web.page import assets
+from agentsdock.web.page import assets, tools
 from agentsdock.web.page.diffs import read_patch
 from agentsdock.web.page.rendering import beside, fill, since
 from agentsdock.web.page.rows import Event, grouped, rows
@@ -30,6 +30,8 @@ _PERMISSIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "claude": lambda chat: chat["claude_permission_mode"],
     "codex": lambda chat: f"{chat['codex_sandbox_mode']} {chat['codex_approval_policy']}",
 }
+
+_SAYING = ("output", "text", "result_text", "digest", "prompt")
 
 _decode = msgspec.json.Decoder().decode
 
@@ -127,14 +129,8 @@ class Views:
         if not found or found[0].seq != seq:
             raise NotFound("event not found")
         event = await beside(found[0].decode)
-        words = next(
-            (
-                event[name]
-                for name in ("output", "text", "result_text", "prompt")
-                if event.get(name)
-            ),
-            "",
-        )
+        said = (event.get(name) for name in _SAYING)
+        words = tools.plan_of(event) or next(filter(None, said), "")
         return await beside(fill, "whole.html", text=str(words))
 
     async def queue(self, session_id: str) -> str:
