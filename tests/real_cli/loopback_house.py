@@ -11,6 +11,7 @@ The first line of its output is empty once everything answers; it ends when its 
 import fcntl
 import json
 import pathlib
+import signal
 import socket
 import struct
 import sys
@@ -63,6 +64,7 @@ def carry(source, sink):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # not without its server
     raise_loopback()
     told = json.loads(sys.argv[1])
     for_server, for_model = (socket.socket(fileno=int(fd)) for fd in sys.argv[2:])
