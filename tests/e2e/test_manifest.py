@@ -82,22 +82,25 @@ async def test_what_is_listed_is_in_the_chat_before_the_turn_ends(house):
     assert not (house.server.state_dir / "sessions" / chat).exists()
 
 
-async def test_a_list_that_stays_as_it_is_is_taken_while_the_turn_runs(house):
-    _, events = await ran(
-        house,
-        """
+async def test_a_list_that_stays_as_it_is_is_taken_while_the_turn_runs(house, tmp_path):
+    chat = await house.chat()
+    code = f"""
         import time
         open("a.txt", "w").write("hello")
         listed(here("a.txt"))
-        root = os.path.join(os.path.dirname(manifest), "../../../files")
-        before = len(os.listdir(root))
-        deadline = time.monotonic() + 20
-        while len(os.listdir(root)) == before and time.monotonic() < deadline:
+        deadline = time.monotonic() + 30
+        while not os.path.exists({str(tmp_path / "seen")!r}) and time.monotonic() < deadline:
             time.sleep(0.02)
         open("b.txt", "w").write("more")
         listed(here("a.txt"), here("b.txt"))
-        """,
-    )
+        """
+    await house.turn(chat, script(code))
+    events = []
+    async with house.follow(chat) as socket:
+        while not events or events[-1]["type"] != "turn_finished":
+            events.append(json.loads(await socket.get_message()))
+            if events[-1]["type"] == "artifact_created":
+                (tmp_path / "seen").touch()
     assert [file["filename"] for file in artifacts(events)] == ["a.txt", "b.txt"]
     ids = {e["publication_id"] for e in events if e["type"] == "artifact_created"}
     assert len(ids) == 2

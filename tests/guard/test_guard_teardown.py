@@ -14,6 +14,8 @@ from agentsdock.guard.handle import ZygoteLauncher, ZygoteProcess
 from agentsdock.guard.process_guard import children_of, start_ticks
 from agentsdock.guard.sweep import sweep
 
+pytestmark = pytest.mark.chaos
+
 RESISTING = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for n in range(16):

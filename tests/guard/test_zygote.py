@@ -18,6 +18,8 @@ from agentsdock.guard.handle import ZygoteLauncher, run_once
 from agentsdock.guard.process_guard import children_of, start_ticks
 from agentsdock.guard.sweep import SweepResult, sweep
 
+pytestmark = pytest.mark.chaos
+
 BYTECODE = shutil.ignore_patterns("__pycache__")
 
 
