@@ -29,8 +29,15 @@ _REPOSITORY = (
     "GIT_WORK_TREE",
 )
 _DROPPED = _OURS + _RUNTIME_SWITCHES + _NESTING + _SERVICE + _REPOSITORY
-# Set but empty they are taken for a wrong key, not for none.
-_KEYS = ("CURSOR_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CODEX_API_KEY")
+# Set but empty they are taken for a wrong key or for the folder that the turn runs in.
+_NEVER_BLANK = (
+    "CURSOR_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "CODEX_API_KEY",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+)
 
 _HELPERS = {
     "AGENTSDOCK_JOBS_CLI": "agentsdock-jobs",
@@ -46,7 +53,7 @@ def runner_environment(environ: Mapping[str, str]) -> dict[str, str]:
     are put in front of it, where they exist.
     """
     kept = {name: value for name, value in environ.items() if not name.startswith(_DROPPED)}
-    for name in _KEYS:
+    for name in _NEVER_BLANK:
         if not kept.get(name, "-").strip():
             del kept[name]
     home = pathlib.Path(environ.get("HOME") or os.path.expanduser("~"))

@@ -13,6 +13,7 @@ from attrs import define, evolve, field
 
 from agentsdock.backends.protocol import Admitted, Backend, Diagnostic, RunProbe
 from agentsdock.config import Settings
+from agentsdock.logs import get_logger, where
 from agentsdock.model.codes import Code
 from agentsdock.model.errors import Unavailable
 from agentsdock.model.times import iso_now
@@ -20,6 +21,8 @@ from agentsdock.model.times import iso_now
 CATALOG_SECONDS = 25.0
 """For all backends together: clients give up after 30."""
 LAST_ERROR_CHARS = 700
+
+log = get_logger()
 
 
 class _Shared:
@@ -153,7 +156,11 @@ class Runtimes:
     async def _probe(self, name: str) -> None:
         known = self._known[name]
         fence = known.fence
-        found = await self._backends[name].diagnose(self._run)
+        try:
+            found = await self._backends[name].diagnose(self._run)
+        except Exception as error:
+            log.error("probe failed", backend=name, error=where(error))
+            found = _not_looked_at(name)
         if known.fence == fence or (found.ready and known.diagnostic.ready):
             _store(known, found)
             known.fresh_until = trio.current_time() + self._ttl
@@ -172,9 +179,27 @@ class Runtimes:
         with trio.CancelScope(deadline=deadline):
             found = await self.check(name, refresh=refresh)
             listing = self._known[name].listing
-            entry = await listing.run(lambda: backend.models(self._run, found))
+            entry = await listing.run(lambda: self._listed(backend, found))
         found = self.diagnostic(name)
         return {**entry, "diagnostic": found.public(), "available": found.ready}
+
+    async def _listed(self, backend: Backend, found: Diagnostic) -> dict[str, Any]:
+        """A bug in one backend must not cost the others their entries."""
+        try:
+            return await backend.models(self._run, found)
+        except Exception as error:
+            log.error("models not listed", backend=backend.name, error=where(error))
+            return backend.fallback_models("Model listing failed")
+
+
+def _not_looked_at(name: str) -> Diagnostic:
+    return Diagnostic(
+        name,
+        status="error",
+        message="The server failed to look at this CLI.",
+        action="Its log says where; use Recheck CLIs to try again.",
+        checked_at=iso_now(),
+    )
 
 
 def _is_there(found: Diagnostic) -> bool:

@@ -52,6 +52,7 @@ def test_the_rest_passes_unchanged(name):
 def test_a_key_that_is_set_but_blank_is_unset():
     assert "CURSOR_API_KEY" not in runner_environment({"CURSOR_API_KEY": "  "})
     assert "OPENAI_API_KEY" not in runner_environment({"OPENAI_API_KEY": ""})
+    assert "CLAUDE_CONFIG_DIR" not in runner_environment({"CLAUDE_CONFIG_DIR": " "})
 
 
 def folder(path):

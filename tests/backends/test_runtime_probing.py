@@ -500,3 +500,18 @@ async def test_a_lost_sign_in_is_found_by_status_and_shown_without_the_account(e
     await runtimes.check("cursor", refresh=True)
     assert runtimes.diagnostic("cursor").status == "error"
     assert "dev@" not in repr(runtimes.diagnostic("cursor").public())
+
+
+async def test_a_bug_in_a_backend_costs_no_other_its_entry(environ, backend):
+    async def bug():
+        raise RuntimeError("a bug")
+
+    backends = {**make_backends(config.load(environ)), "cursor": backend}
+    runtimes = Runtimes(config.load(environ), backends, no_probe)
+    backend.before_models = bug
+    entry = (await runtimes.catalog())["backends"]["cursor"]
+    assert (entry["available"], entry["model_source"]) == (True, "Model listing failed")
+    backend.before = bug
+    entries = (await runtimes.catalog(refresh=True))["backends"]
+    assert entries["cursor"]["diagnostic"]["status"] == "error"
+    assert entries["codex"]["diagnostic"]["status"] == "missing"
