@@ -26,7 +26,7 @@ demo: $(VENV)/.runtime
 # Everything that must hold: style, types, layers, and every test.
 # Chaos has the machine for itself.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not chaos"
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not chaos"
 	$(BIN)/python -m pytest -m chaos
 
 check: $(VENV)/.dev
