@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from attrs import evolve
 
 from agentsdock.backends import prompt_envelope
-from agentsdock.backends.diagnostics import Asking, Cli, because
+from agentsdock.backends.diagnostics import Asking, Cli
 from agentsdock.backends.efforts import CLAUDE_EFFORTS
 from agentsdock.backends.environment import runner_environment, turn_environment
 from agentsdock.backends.options import SERVER_DEFAULT, effort_options, options
-from agentsdock.backends.plain_text import plain, public_reason
-from agentsdock.backends.programs import find
+from agentsdock.backends.plain_text import plain
 from agentsdock.backends.protocol import (
     Admitted,
     AttachedFile,
@@ -75,24 +73,12 @@ class ClaudeCode:
     # ------------------------------------------------------------------ probing
 
     async def diagnose(self, run: RunProbe) -> Diagnostic:
-        ask = self._asking(run)
-        program = find(self._binary or CLI.programs[0], ask.env["PATH"])
-        if program is None:
-            return self.missing()
-        found = Diagnostic(NAME, installed=True, program=program)
-        answer = await ask(program, "--version")
-        asked = f"`{program.name} --version`"
-        if trouble := ask.trouble(answer, asked):
-            reason = public_reason(answer.stderr or answer.stdout)
-            return CLI.error(found, f"{trouble}{because(reason)}.")
-        version = _VERSION.search(plain(answer.stdout))
-        if version is None:
-            # Another program's words are not repeated.
-            return CLI.unfit(found, f"`{program.name}` does not call itself Claude Code", "update")
-        return await self._signed_in(ask, evolve(found, version=version[1]))
+        ask = Asking.of(self._settings, run)
+        found = await CLI.identified(ask, self._binary, _VERSION)
+        return found if found.version is None else await self._signed_in(ask, found)
 
     async def check_sign_in(self, run: RunProbe, diagnostic: Diagnostic) -> Diagnostic:
-        return await self._signed_in(self._asking(run), diagnostic)
+        return await self._signed_in(Asking.of(self._settings, run), diagnostic)
 
     async def _signed_in(self, ask: Asking, found: Diagnostic) -> Diagnostic:
         """``auth status`` tells what is configured; whether a key is good only a turn tells."""
@@ -111,9 +97,7 @@ class ClaudeCode:
             )
         asked = f"`{program.name} auth status`"
         trouble = ask.trouble(answer, asked) or f"{asked} gave no clear answer"
-        return CLI.error(
-            found, f"Could not tell whether the Claude Code CLI is signed in: {trouble}."
-        )
+        return CLI.unclear(found, trouble)
 
     def missing(self) -> Diagnostic:
         return CLI.missing(named=self._binary is not None)
@@ -169,9 +153,6 @@ class ClaudeCode:
             stdin=envelope.prompt.encode("utf-8", "replace"),
             stop_signals=("SIGINT", "SIGTERM"),
         )
-
-    def _asking(self, run: RunProbe) -> Asking:
-        return Asking(run, self._environment(), self._settings.catalog_timeout_seconds)
 
     def _environment(self) -> dict[str, str]:
         return runner_environment(self._settings.environ)

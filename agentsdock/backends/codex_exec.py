@@ -13,13 +13,11 @@ from typing import Any
 
 import msgspec
 import trio
-from attrs import evolve
 
 from agentsdock.backends import codex_models, prompt_envelope
-from agentsdock.backends.diagnostics import Asking, Cli, because
+from agentsdock.backends.diagnostics import Asking, Cli
 from agentsdock.backends.environment import runner_environment, turn_environment
-from agentsdock.backends.plain_text import plain, public_reason
-from agentsdock.backends.programs import find
+from agentsdock.backends.plain_text import plain
 from agentsdock.backends.protocol import (
     Admitted,
     AttachedFile,
@@ -66,23 +64,12 @@ class CodexExec:
     # ------------------------------------------------------------------ probing
 
     async def diagnose(self, run: RunProbe) -> Diagnostic:
-        ask = self._asking(run)
-        program = find(self._binary or CLI.programs[0], ask.env["PATH"])
-        if program is None:
-            return self.missing()
-        found = Diagnostic(NAME, installed=True, program=program)
-        answer = await ask(program, "--version")
-        if trouble := ask.trouble(answer, f"`{program.name} --version`"):
-            reason = public_reason(answer.stderr or answer.stdout)
-            return CLI.error(found, f"{trouble}{because(reason)}.")
-        version = _VERSION.search(plain(answer.stdout))
-        if version is None:
-            # Another program's words are not repeated.
-            return CLI.unfit(found, f"`{program.name}` does not call itself Codex", "update")
-        return await self._signed_in(ask, evolve(found, version=version[1]))
+        ask = Asking.of(self._settings, run)
+        found = await CLI.identified(ask, self._binary, _VERSION)
+        return found if found.version is None else await self._signed_in(ask, found)
 
     async def check_sign_in(self, run: RunProbe, diagnostic: Diagnostic) -> Diagnostic:
-        return await self._signed_in(self._asking(run), diagnostic)
+        return await self._signed_in(Asking.of(self._settings, run), diagnostic)
 
     async def _signed_in(self, ask: Asking, found: Diagnostic) -> Diagnostic:
         """``login status`` sees the CLI's own sign-in only; ``exec`` runs with a key as well."""
@@ -106,7 +93,7 @@ class CodexExec:
             )
         asked = f"`{program.name} login status`"
         trouble = ask.trouble(answer, asked)
-        return CLI.error(found, f"Could not tell whether the Codex CLI is signed in: {trouble}.")
+        return CLI.unclear(found, str(trouble))
 
     def missing(self) -> Diagnostic:
         return CLI.missing(named=self._binary is not None)
@@ -117,7 +104,7 @@ class CodexExec:
         program = diagnostic.program
         if not diagnostic.ready or program is None:
             return self.fallback_models("Codex runtime unavailable")
-        answer = await self._asking(run)(program, "debug", "models")
+        answer = await Asking.of(self._settings, run)(program, "debug", "models")
         source = f"{program.name} debug models"
         found = codex_models.listed(answer.stdout, source) if answer.exit_code == 0 else None
         return found or self.fallback_models(f"{source} failed")
@@ -162,9 +149,6 @@ class CodexExec:
             stdin=envelope.prompt.encode("utf-8", "replace"),
             stop_signals=("SIGINT",),
         )
-
-    def _asking(self, run: RunProbe) -> Asking:
-        return Asking(run, self._environment(), self._settings.catalog_timeout_seconds)
 
     def _environment(self) -> dict[str, str]:
         return runner_environment(self._settings.environ)

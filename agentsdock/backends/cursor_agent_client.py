@@ -72,13 +72,12 @@ class CursorAgentClient:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._binary = settings.backends[NAME].binary
-        self._timeout = settings.catalog_timeout_seconds
 
     # ------------------------------------------------------------------ probing
 
     async def diagnose(self, run: RunProbe) -> Diagnostic:
         """The first compatible candidate decides; without one, the first that is installed."""
-        probe = Asking(run, self._environment(), self._timeout)
+        probe = Asking.of(self._settings, run)
         unusable: Candidate | None = None
         seen: set[Program] = set()
         for name in (self._binary,) if self._binary else CLI.programs:
@@ -110,7 +109,7 @@ class CursorAgentClient:
         return await self._signed_in(probe, found)
 
     async def check_sign_in(self, run: RunProbe, diagnostic: Diagnostic) -> Diagnostic:
-        return await self._signed_in(Asking(run, self._environment(), self._timeout), diagnostic)
+        return await self._signed_in(Asking.of(self._settings, run), diagnostic)
 
     async def _signed_in(self, probe: Asking, found: Diagnostic) -> Diagnostic:
         """Ask ``status``, or where a key is set the model list: ``status`` knows no keys."""
@@ -130,9 +129,7 @@ class CursorAgentClient:
         reason = (
             texts.known_sign_in_trouble(told) or "its output is left out, it may name an account"
         )
-        return CLI.error(
-            found, f"Could not tell whether the Cursor CLI is signed in: {trouble} ({reason})."
-        )
+        return CLI.unclear(found, f"{trouble} ({reason})")
 
     def missing(self) -> Diagnostic:
         return CLI.missing(named=self._binary is not None)
@@ -143,7 +140,7 @@ class CursorAgentClient:
         program, features = diagnostic.program, diagnostic.features
         if not diagnostic.ready or program is None:
             return self.fallback_models("Cursor runtime unavailable")
-        probe = Asking(run, self._environment(), self._timeout)
+        probe = Asking.of(self._settings, run)
         answer = await probe(program, *features.spelled.listing)
         source = f"{program.name} {features.spelled.listing[0]}"
         if answer.exit_code != 0:

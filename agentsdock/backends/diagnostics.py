@@ -1,11 +1,16 @@
-"""The diagnostics of a CLI: one wording for all, with the command that would help."""
+"""How CLIs are asked about themselves, and what is said of the answers: one wording for all,
+with the command that would help."""
 
+import re
 from collections.abc import Mapping
 
 from attrs import evolve, frozen
 
-from agentsdock.backends.programs import Program
+from agentsdock.backends.environment import runner_environment
+from agentsdock.backends.plain_text import plain, public_reason
+from agentsdock.backends.programs import Program, find
 from agentsdock.backends.protocol import Completed, Diagnostic, RunProbe
+from agentsdock.config import Settings
 from agentsdock.model.times import iso_now
 
 RECHECK = "then use Recheck CLIs"
@@ -26,6 +31,25 @@ class Cli:
     variable: str
     install: str
     checks: tuple[str, ...]
+
+    async def identified(
+        self, ask: "Asking", binary: str | None, version: re.Pattern[str]
+    ) -> Diagnostic:
+        """The program that names itself with this version line; else why there is none, which
+        has no ``version``.  ``binary`` is the only candidate where it is set."""
+        program = find(binary or self.programs[0], ask.env["PATH"])
+        if program is None:
+            return self.missing(named=binary is not None)
+        found = Diagnostic(self.backend, installed=True, program=program)
+        answer = await ask(program, "--version")
+        if trouble := ask.trouble(answer, f"`{program.name} --version`"):
+            reason = public_reason(answer.stderr or answer.stdout)
+            return self.error(found, f"{trouble}{because(reason)}.")
+        line = version.search(plain(answer.stdout))
+        if line is None:
+            # Another program's words are not repeated.
+            return self.unfit(found, f"`{program.name}` is not the {self.title}", "update")
+        return evolve(found, version=line[1])
 
     def missing(self, named: bool) -> Diagnostic:
         """Nothing was found; ``named`` is whether the setting said where to look."""
@@ -64,6 +88,12 @@ class Cli:
             checked_at=iso_now(),
         )
 
+    def unclear(self, found: Diagnostic, trouble: str) -> Diagnostic:
+        """Nobody can say whether it is signed in."""
+        return self.error(
+            found, f"Could not tell whether the {self.title} is signed in: {trouble}."
+        )
+
     def error(self, found: Diagnostic, message: str) -> Diagnostic:
         name = _name(found)
         *first, last = (f"`{name} {arguments}`" for arguments in self.checks)
@@ -96,6 +126,11 @@ class Asking:
     run: RunProbe
     env: Mapping[str, str]
     timeout: float
+
+    @classmethod
+    def of(cls, settings: Settings, run: RunProbe) -> "Asking":
+        env = runner_environment(settings.environ)
+        return cls(run, env, settings.catalog_timeout_seconds)
 
     async def __call__(self, program: Program, *arguments: str) -> Completed:
         return await self.run((program.path, *arguments), env=self.env, timeout=self.timeout)
