@@ -248,7 +248,7 @@ def _signed_out(found: Diagnostic, has_key: bool) -> Diagnostic:
 
 def _incompatible(candidate: Candidate) -> Diagnostic:
     found = Diagnostic(NAME, installed=True, version=candidate.version, program=candidate.program)
-    return CLI.unfit(found, str(candidate.problem), "update")
+    return CLI.unfit(found, str(candidate.problem))
 
 
 def _option(model: texts.Model, free: bool) -> dict[str, Any]:

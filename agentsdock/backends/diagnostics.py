@@ -48,7 +48,7 @@ class Cli:
         line = version.search(plain(answer.stdout))
         if line is None:
             # Another program's words are not repeated.
-            return self.unfit(found, f"`{program.name}` is not the {self.title}", "update")
+            return self.unfit(found, f"`{program.name}` is not the {self.title}")
         return evolve(found, version=line[1])
 
     def missing(self, named: bool) -> Diagnostic:
@@ -107,10 +107,10 @@ class Cli:
             checked_at=iso_now(),
         )
 
-    def unfit(self, found: Diagnostic, problem: str, update: str) -> Diagnostic:
+    def unfit(self, found: Diagnostic, problem: str) -> Diagnostic:
         """Nothing may run what was found unfit, so it is not pinned."""
         told = self.error(found, f"The installed {self.title} cannot be used: {problem}.")
-        hint = f"Run `{_name(found)} {update}` or set {self.variable} to a newer program. "
+        hint = f"Run `{_name(found)} update` or set {self.variable} to a newer program. "
         return evolve(told, action=hint + str(told.action), program=None)
 
 

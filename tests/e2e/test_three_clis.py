@@ -160,6 +160,39 @@ async def test_a_fork_of_a_thread_begins_with_its_copy_and_has_an_id_of_its_own(
     assert (session["fork_from"], session["usage"]["total_tokens"]) == (None, 2)
 
 
+async def test_a_fork_whose_source_the_cli_has_lost_goes_on_afresh_with_memory(dock):
+    chat = await chat_of(dock, "codex")
+    await ran(dock, chat, "[[fake]] remember the blue door")
+    child = (await dock.http.post(f"/api/sessions/{chat}/fork", json={})).json()["session"]
+    for _ in range(2):
+        end = (await ran(dock, child["id"], "[[fake noinit=1 noresult=1 events=0 exit=1]]"))[-1]
+        assert (end["code"], end["provider_session_suspect"]) == ("nonzero_exit", True)
+    first, *_, end = await ran(dock, child["id"], "[[fake]]")
+    assert (first["type"], end["code"]) == ("turn_started", None)
+    told = (await get(dock, f"/api/sessions/{child['id']}", limit=1000))["events"]
+    assert [e["type"] for e in told if e["type"] == "provider_rollover"] == ["provider_rollover"]
+    session = (await get(dock, f"/api/sessions/{child['id']}"))["session"]
+    assert (session["fork_from"], session["memory_seed_used"]) == (None, True)
+
+
+async def test_what_a_chat_has_used_is_known_after_a_restart(tmp_path):
+    environ = {
+        "CODEX_BIN": speaking(tmp_path, "codex"),
+        "CODEX_HOME": str(tmp_path / "codex-home"),
+        "AGENTSDOCK_AGENT_CWD": str(tmp_path),
+    }
+    chat = None
+    for turns in (1, 2):
+        with running_server(tmp_path / "state", environ, token=TOKEN) as running:
+            house = House(running)
+            async with house.http:
+                with trio.fail_after(60):
+                    chat = chat or await chat_of(house, "codex")
+                    end = (await ran(house, chat, f"[[fake used={turns}]]"))[-1]
+                    session = (await get(house, f"/api/sessions/{chat}"))["session"]
+        assert (end["total_tokens"], session["usage"]["total_tokens"]) == (2, 2 * turns)
+
+
 async def test_a_prompt_of_any_length_is_taken(dock):
     for backend in BACKENDS:
         prompt = f"{'x' * 400_000} [[fake]]"
