@@ -92,7 +92,7 @@ class ClaudeCode:
             return CLI.signed_out(
                 found,
                 "The Claude Code CLI is not signed in.",
-                f"Run `{program.name} auth login` as the user that runs the server, or set "
+                f"Run `{CLI.typed(found)} auth login` as the user that runs the server, or set "
                 "`ANTHROPIC_API_KEY` for the server",
             )
         asked = f"`{program.name} auth status`"

@@ -88,7 +88,7 @@ class CodexExec:
             return CLI.signed_out(
                 found,
                 "The Codex CLI is not signed in.",
-                f"Run `{program.name} login` as the user that runs the server, or set "
+                f"Run `{CLI.typed(found)} login` as the user that runs the server, or set "
                 "`OPENAI_API_KEY` for the server",
             )
         asked = f"`{program.name} login status`"

@@ -51,6 +51,11 @@ class Cli:
             return self.unfit(found, f"`{program.name}` is not the {self.title}")
         return evolve(found, version=line[1])
 
+    def typed(self, found: Diagnostic) -> str:
+        """What a person calls it: the file behind its links may be named after its version."""
+        name = found.program.name if found.program else ""
+        return name if name in self.programs else self.programs[0]
+
     def missing(self, named: bool) -> Diagnostic:
         """Nothing was found; ``named`` is whether the setting said where to look."""
         sought = f"{self.variable} names no program" if named else f"No {self.title} was found"
@@ -95,7 +100,7 @@ class Cli:
         )
 
     def error(self, found: Diagnostic, message: str) -> Diagnostic:
-        name = _name(found)
+        name = self.typed(found)
         *first, last = (f"`{name} {arguments}`" for arguments in self.checks)
         asked = f"{', '.join(first)} and {last}" if first else last
         return evolve(
@@ -110,13 +115,8 @@ class Cli:
     def unfit(self, found: Diagnostic, problem: str) -> Diagnostic:
         """Nothing may run what was found unfit, so it is not pinned."""
         told = self.error(found, f"The installed {self.title} cannot be used: {problem}.")
-        hint = f"Run `{_name(found)} update` or set {self.variable} to a newer program. "
+        hint = f"Run `{self.typed(found)} update` or set {self.variable} to a newer program. "
         return evolve(told, action=hint + str(told.action), program=None)
-
-
-def _name(found: Diagnostic) -> str:
-    assert found.program is not None
-    return found.program.name
 
 
 @frozen

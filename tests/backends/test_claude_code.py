@@ -69,6 +69,13 @@ async def test_one_that_is_signed_out_says_which_command_signs_in(environ, bin_d
     assert "`claude auth login`" in found.action
 
 
+async def test_the_command_to_sign_in_is_the_one_that_people_type(environ, bin_dir):
+    (bin_dir / "claude").symlink_to(put(bin_dir / "versions", "2.1.332"))
+    answers = {**HEALTHY, "auth status": told("auth-status-logged-out.txt", 1)}
+    found = await backend(environ).diagnose(Cli({"2.1.332": answers}))
+    assert "`claude auth login`" in found.action
+
+
 @pytest.mark.parametrize(
     "answer",
     [
