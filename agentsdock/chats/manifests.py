@@ -82,6 +82,7 @@ class Manifest:
                     await self._tell("Copying the files took too long.")
         except Exception as error:
             log.error("manifest not read", run=self._holder.run_id, error=where(error))
+            await self._tell("The server failed to read the list; its log says where.")
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(_clear, self._path)

@@ -30,6 +30,8 @@ from agentsdock.model.times import iso_now
 from agentsdock.store.protocol import Change, KeepAnswer, PutFile, Store, StoreClosed
 
 RECEIPT_SECONDS = 604_800.0
+CLEAR_SECONDS = 10.0
+"""What is left of broken-off copies by then is removed at the next start."""
 
 
 @frozen
@@ -117,7 +119,7 @@ class Publishing:
             for entry, source in zip(entries, sources, strict=True):
                 copies.append(await self._copy_one(chat, entry, source))
         except BaseException:
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(CLEAR_SECONDS, shield=True):
                 await self._clear(copies)
             raise
         return tuple(copies)

@@ -254,8 +254,10 @@ async def test_what_was_being_copied_when_the_turn_ended_is_copied_then(watched,
     assert watch.publisher.told == []
 
 
-async def test_a_bug_in_it_does_not_end_the_turn(watched, autojump_clock):
+async def test_a_bug_in_it_is_told_and_does_not_end_the_turn(watched, autojump_clock):
     watch = watched("A")
     watch.publisher.refuse = RuntimeError("a bug")
     await watch.for_seconds(3)
-    assert watch.publisher.told == []
+    [draft] = watch.publisher.told
+    assert draft.type == "artifact_error"
+    assert "a bug" not in draft.payload["detail"]
