@@ -6,7 +6,8 @@ from attrs import frozen
 
 from agentsdock.backends.protocol import Completed
 from agentsdock.guard.contract import SpawnFailed
-from agentsdock.guard.handle import ZygoteLauncher, run_once
+from agentsdock.guard.handle import ZygoteLauncher
+from agentsdock.guard.once import run_once
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024
 """Codex lists its models in a megabyte."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from agentsdock.guard.contract import SpawnFailed
-from agentsdock.guard.handle import Completed, ZygoteLauncher, run_once
+from agentsdock.guard.handle import ZygoteLauncher
+from agentsdock.guard.once import Completed, run_once
 
 SAID_CHARS = 200
 DEFAULT_OUTPUT_BYTES = 1024 * 1024

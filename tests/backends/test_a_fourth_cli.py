@@ -14,7 +14,8 @@ from agentsdock.backends.probing import Runtimes
 from agentsdock.backends.programs import find
 from agentsdock.backends.protocol import Backend, Command, Diagnostic, TurnContext
 from agentsdock.config import load
-from agentsdock.guard.handle import ZygoteLauncher, run_once
+from agentsdock.guard.handle import ZygoteLauncher
+from agentsdock.guard.once import run_once
 from agentsdock.model.sessions import Session
 from agentsdock.streams.jsonlines import JsonLineParser, Vocabulary
 from agentsdock.streams.neutral import Init, ParserSpec, Result, Text

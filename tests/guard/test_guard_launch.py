@@ -11,7 +11,8 @@ import trio
 from guard_helpers import ENV, Story, eventually, finish, open_descriptors, python, spec
 
 from agentsdock.guard.contract import SpawnFailed
-from agentsdock.guard.handle import ZygoteLauncher, run_once
+from agentsdock.guard.handle import ZygoteLauncher
+from agentsdock.guard.once import run_once
 
 
 async def output(launcher: ZygoteLauncher, program: str, **changes: object) -> list[str]:

@@ -14,7 +14,8 @@ import trio
 from guard_helpers import ENV, Story, eventually, gone, is_alive, python
 
 from agentsdock.guard import handle, orphans
-from agentsdock.guard.handle import ZygoteLauncher, run_once
+from agentsdock.guard.handle import ZygoteLauncher
+from agentsdock.guard.once import run_once
 from agentsdock.guard.process_guard import children_of, start_ticks
 from agentsdock.guard.sweep import SweepResult, sweep
 
